@@ -1,0 +1,54 @@
+// Files and folders as kernel_cache and repository need them: whole-file reads,
+// durable writes, atomic publication. A class so that tests can put faults in
+// between (tests/fakes/faulty_files.h). Errors carry the path and strerror; ENOENT
+// maps to NOT_FOUND, EACCES/EPERM/EROFS to PERMISSION_DENIED, ENOSPC/EDQUOT to
+// RESOURCE_EXHAUSTED, EEXIST/ENOTEMPTY to ALREADY_EXISTS, all others to INTERNAL.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace stoker {
+
+// An advisory whole-file lock (flock); released by the destructor or when the
+// process dies, however it dies.
+class FileLock {
+ public:
+  virtual ~FileLock() = default;
+};
+
+class Files {
+ public:
+  virtual ~Files() = default;
+
+  virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
+  // Creates or truncates, writes, fsyncs.
+  virtual absl::Status Write(const std::string& path, std::string_view bytes) = 0;
+  // rename(2), then fsync of the parent folder of `to`.
+  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  // fsync of every file and folder below `path`, and of `path`.
+  virtual absl::Status SyncTree(const std::string& path) = 0;
+  virtual absl::Status MakeFolders(const std::string& path) = 0;
+  // Removes a file or a whole tree; OK when there is nothing. Links are removed,
+  // not followed.
+  virtual absl::Status Remove(const std::string& path) = 0;
+  // Names (not paths), sorted, without "." and "..".
+  virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;
+  virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
+  // Takes the lock without waiting; null when somebody else holds it. Creates the
+  // file when missing.
+  virtual absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) = 0;
+
+  // The machine's file system. Lives for ever.
+  static Files& Real();
+};
+
+}  // namespace stoker

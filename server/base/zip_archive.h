@@ -1,0 +1,57 @@
+// A read-only, memory-mapped ZIP archive whose members are stored uncompressed, as
+// torch.export.save writes them. The file is untrusted: every offset is checked
+// against the mapping, and an archive is refused (INVALID_ARGUMENT, with the path
+// and what is wrong) when a member is compressed or encrypted, overlaps another, has
+// a name that is absolute, holds "..", a backslash or a NUL, appears twice, or when
+// there are more than `kMaxMembers` of them. ZIP64 is understood.
+//
+// Immutable after Open; thread-safe. Views stay valid as long as the archive (share
+// it). Pages come from the page cache, shared by all processes that map the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace stoker {
+
+class ZipArchive {
+ public:
+  static constexpr int kMaxMembers = 1 << 20;
+
+  struct Member {
+    uint64_t offset = 0;  // of the content, in the file
+    uint64_t size = 0;    // bytes
+    uint32_t crc32 = 0;   // as recorded; ReadChecked verifies it
+  };
+
+  static absl::StatusOr<std::shared_ptr<const ZipArchive>> Open(const std::string& path);
+  ~ZipArchive();
+
+  const std::string& path() const { return path_; }
+  // By full name, sorted.
+  const std::map<std::string, Member, std::less<>>& members() const { return members_; }
+
+  // The content without verification of its checksum (a weight of gigabytes).
+  // NOT_FOUND when there is no such member.
+  absl::StatusOr<std::string_view> View(std::string_view name) const;
+
+  // The content, at most `max_bytes` long, its CRC-32 verified.
+  absl::StatusOr<std::string_view> ReadChecked(std::string_view name, uint64_t max_bytes) const;
+
+ private:
+  ZipArchive(std::string path, const char* data, uint64_t size);
+  absl::Status Index();
+
+  const std::string path_;
+  const char* const data_;
+  const uint64_t size_;
+  std::map<std::string, Member, std::less<>> members_;
+};
+
+}  // namespace stoker

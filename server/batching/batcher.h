@@ -1,0 +1,104 @@
+// A bounded queue of tasks and the device threads that run them in batches. Knows
+// tasks and buckets; knows nothing of models, torch or the wire.
+//
+// A device thread that is free takes the oldest task and as many of the following ones
+// as fit into one bucket with it (dimensions that may not be padded must be equal), in
+// order, and never waits for more.
+//
+// Thread-safe. Every accepted task ends in exactly one on_done.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "batching/infer_task.h"
+#include "metrics/metrics.h"
+#include "tensor/dim_expr.h"
+#include "tensor/run_result.h"
+#include "tensor/shape_bucket.h"
+
+namespace stoker {
+
+// How tasks' tensors are put together and cut apart. Constant for a version.
+struct BatchLayout {
+  struct Input {
+    DataType dtype;
+    std::vector<DimExpr> dims;
+    double pad_value = 0;
+  };
+  struct Output {
+    DataType dtype;
+    std::vector<DimExpr> dims;
+  };
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  std::optional<int> batch_dimension;  // axis 0 of all inputs and outputs
+  int64_t max_batch_rows = 1;
+  int dimension_count = 0;
+};
+
+// What runs a batch. Implemented by models::ModelVersion and by tests/fakes.
+class BatchRunner {
+ public:
+  virtual ~BatchRunner() = default;
+
+  struct Outcome {
+    absl::StatusOr<RunResult> result = absl::UnknownError("not run");
+    std::string_view tier = "eager";
+  };
+
+  // The bucket that a batch of these sizes is padded to; -1: run as it is.
+  // Pure, callable from any thread.
+  virtual int Match(absl::Span<const int64_t> sizes) const = 0;
+  virtual const ShapeBucket& bucket(int index) const = 0;
+
+  // Called once on each device thread before its first Run.
+  virtual void StartThread(int thread) = 0;
+  // Runs on device thread `thread`. Inputs are aligned and padded to the bucket.
+  virtual Outcome Run(int thread, int bucket, absl::Span<const Tensor> inputs) = 0;
+};
+
+struct BatcherOptions {
+  std::string name;           // thread names: "dev-<name>"
+  int threads = 1;            // device threads (instances)
+  int max_queue_requests = 1024;
+  Labels labels;              // model, version
+};
+
+class Batcher {
+ public:
+  Batcher(BatcherOptions options, BatchLayout layout, BatchRunner& runner, Clock& clock,
+          MetricRegistry& metrics);
+  // Stop(now).
+  ~Batcher();
+
+  // Takes the task (leaves `task` null) on OK. UNAVAILABLE "Exceeds maximum queue size"
+  // when full; UNAVAILABLE when stopped. On an error the task is untouched and its
+  // on_done is not called.
+  absl::Status Enqueue(std::unique_ptr<InferTask>& task);
+
+  // Ends every queued task whose `cancelled` is set, now.
+  void SweepCancelled();
+
+  // Runs `work` on device thread `thread` between two batches (promotion's checks);
+  // returns when it ran. FAILED_PRECONDITION when stopped. Not from a device thread.
+  absl::Status RunOnDeviceThread(int thread, std::function<void()> work);
+
+  // Refuses new tasks, runs the queued ones until `deadline`, ends the rest with
+  // UNAVAILABLE, joins the threads. Idempotent.
+  void Stop(absl::Time deadline);
+
+  int queue_length() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,33 @@
+// The name of a compiled artifact: SHA-256 over the canonical JSON of every factor
+// that can change its machine code, and of nothing else. Weights, host names, paths,
+// pids, users and times are never factors.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace stoker {
+
+// Factor name → value, e.g. {"graph": "<digest>", "bucket.s43": "8", "cpu.march":
+// "x86-64-v4"}. Flat and textual so that two keys can be compared by eye.
+using KeyFactors = std::map<std::string, std::string>;
+
+class ArtifactKey {
+ public:
+  explicit ArtifactKey(const KeyFactors& factors);
+  // From its text form, as in a folder name. Empty when not 64 hexadecimal digits.
+  static ArtifactKey FromHex(std::string hex);
+
+  const std::string& hex() const { return hex_; }
+  std::string Short() const { return hex_.substr(0, 12); }
+  friend auto operator<=>(const ArtifactKey&, const ArtifactKey&) = default;
+
+ private:
+  ArtifactKey() = default;
+  std::string hex_;
+};
+
+// {"bucket.s43":"8",...}: keys sorted, no spaces, JSON string escapes.
+std::string CanonicalJson(const KeyFactors& factors);
+
+}  // namespace stoker

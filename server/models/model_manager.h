@@ -1,0 +1,97 @@
+// Lifecycle of model versions: follows the repository, loads, warms up, publishes,
+// drains, unloads. Decisions are made on one lifecycle thread; requests only read.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "batching/infer_task.h"
+#include "compile_broker/compile_broker.h"
+#include "kernel_cache/kernel_cache.h"
+#include "metrics/metrics.h"
+#include "models/version_state.h"
+#include "models/version_stats.h"
+#include "repository/model_repository.h"
+#include "runner/executable_loader.h"
+
+namespace stoker {
+
+class ModelVersion;
+
+// A published version, held for one request; unload waits for the last one.
+class ModelHandle {
+ public:
+  explicit ModelHandle(std::shared_ptr<ModelVersion> version);
+  const ModelSpec& spec() const;
+  VersionStats& stats() const;
+
+  // Checks dimension bounds, finds the bucket, hands the task to the batcher. `inputs`
+  // must have the spec's dtypes and ranks already (rpc/tensor_codec checks them). Takes
+  // the task on OK. INVALID_ARGUMENT: a size outside the program's bounds;
+  // OUT_OF_RANGE: fits no bucket and the model rejects that; UNAVAILABLE: queue full
+  // or the version is going away.
+  absl::Status Submit(std::unique_ptr<InferTask>& task) const;
+  // Ends cancelled tasks that are still queued.
+  void SweepCancelled() const;
+
+ private:
+  std::shared_ptr<ModelVersion> version_;
+};
+
+// A line of the repository index.
+struct VersionStatus {
+  std::string model;
+  int64_t version = 0;
+  VersionState state = VersionState::kNew;
+  std::string reason;  // "warming up: bucket 3 of 8 (batch=1,tokens=64): build, 12 s", or an error
+  bool newest = false;
+};
+
+struct ModelManagerOptions {
+  absl::Duration poll_interval = absl::ZeroDuration();  // 0: read the repository once
+  int cores = 1;                                        // of this host
+  bool verify_promotions = true;  // parity and profit checks before promotion
+};
+
+class ModelManager {
+ public:
+  ModelManager(ModelManagerOptions options, ModelRepository& repository, KernelCache* cache,
+               CompileBroker* broker, ExecutableLoader& loader, Clock& clock,
+               MetricRegistry& metrics);
+  ~ModelManager();
+
+  // Starts the lifecycle thread.
+  void Start();
+
+  // The published version; 0: the newest. NOT_FOUND / UNAVAILABLE with Triton's texts.
+  absl::StatusOr<ModelHandle> Acquire(std::string_view model, int64_t version) const;
+  // Whether Acquire would succeed; never an error.
+  bool Ready(std::string_view model, int64_t version) const;
+  std::vector<VersionStatus> Index() const;
+  // Every wanted version is serving or has failed, at least one repository poll is
+  // done, and the server is not draining.
+  bool ServerReady() const;
+  // Models that had at least one version wanted.
+  std::vector<std::string> ModelNames() const;
+
+  // Called after each change of any readiness, from the lifecycle thread. Set before Start.
+  void OnReadinessChange(std::function<void()> listener);
+
+  // Not ready from now on; finishes queued and running requests until `deadline`, stops.
+  void Drain(absl::Time deadline);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,57 @@
+// Cumulative figures of one version, as ModelStatistics reports them.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "batching/infer_task.h"
+#include "metrics/metrics.h"
+
+namespace stoker {
+
+struct DurationStat {
+  uint64_t count = 0;
+  uint64_t ns = 0;
+};
+
+struct StatsSnapshot {
+  uint64_t inference_count = 0;  // rows answered
+  uint64_t execution_count = 0;  // batches run
+  int64_t last_inference_ms = 0;  // Unix time
+  DurationStat success, fail, queue, compute_input, compute_infer, compute_output;
+  struct Batch {
+    DurationStat compute_input, compute_infer, compute_output;
+  };
+  std::map<uint64_t, Batch> batches;  // by executed batch size
+};
+
+class VersionStats {
+ public:
+  VersionStats(MetricRegistry& metrics, const Labels& labels);
+
+  // Once per request, when its answer is written. `total`: arrival to answer.
+  void RecordSuccess(const InferResult& result, int64_t rows, absl::Duration total,
+                     absl::Time now);
+  void RecordFailure(const absl::Status& status, absl::Duration total);
+  // Once per batch, by the version.
+  void RecordBatch(int64_t rows, absl::Duration assemble, absl::Duration run,
+                   absl::Duration split);
+
+  StatsSnapshot Snapshot() const;
+
+ private:
+  MetricRegistry& metrics_;
+  const Labels labels_;
+  Counter ok_;
+  Histogram request_seconds_;
+  mutable absl::Mutex mu_;
+  StatsSnapshot totals_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace stoker

@@ -1,0 +1,47 @@
+// The wire: Open Inference Protocol v2 with Triton's extensions, gRPC health
+// (Check and Watch) and reflection.
+//
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "metrics/metrics.h"
+#include "models/model_manager.h"
+
+namespace stoker {
+
+struct RpcServerOptions {
+  std::string address = "0.0.0.0:8001";  // port 0: any
+  std::string server_name = "stoker";
+  std::string server_version;
+  int max_message_bytes = INT32_MAX;
+};
+
+class RpcServer {
+ public:
+  // Binds and starts to answer. UNAVAILABLE when the address can't be bound.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(RpcServerOptions options,
+                                                          ModelManager& manager, Clock& clock,
+                                                          MetricRegistry& metrics);
+  ~RpcServer();
+
+  int port() const;
+
+  // Re-reads readiness from the manager and tells health watchers. Cheap; any thread.
+  void UpdateHealth();
+
+  // Refuses new calls, lets running ones finish until `deadline`, then cancels them.
+  void Shutdown(absl::Time deadline);
+
+ private:
+  struct Impl;
+  explicit RpcServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,33 @@
+// A program in a form that can run: eager (nativert) or compiled (AOTInductor).
+//
+// Thread-safety: immutable after load and shared by shared_ptr, but an AotExecutable
+// runs on one thread at a time (its container is single-threaded); callers serialise
+// Run per Executable, or open one per device thread.
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runner/execution_context.h"
+#include "tensor/run_result.h"
+#include "tensor/tensor.h"
+
+namespace stoker {
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+
+  // Inputs in the program's flat order, contiguous, 64-byte aligned where a compiled
+  // form may run. The caller has checked dtypes and shapes against the model and the
+  // bucket. INVALID_ARGUMENT: the values were refused, nothing was computed (eager
+  // can't say which row); RESOURCE_EXHAUSTED: out of memory; INTERNAL: anything else.
+  virtual absl::StatusOr<RunResult> Run(ExecutionContext& context,
+                                        absl::Span<const Tensor> inputs) = 0;
+
+  // "eager" or "aot": the value of the metrics' label `tier`.
+  virtual std::string_view tier() const = 0;
+};
+
+}  // namespace stoker

@@ -1,0 +1,40 @@
+# libtorch_cpu of the PyPI wheel as target torch::cpu.
+#
+# The wheel's include folder also holds protobuf 3.13 and fmt 12, which clash with
+# the system's protobuf and with spdlog's fmt. A tree of symbolic links that
+# leaves those two out is what the compiler sees.
+if(NOT STOKER_PYTHON)
+  message(FATAL_ERROR "STOKER_PYTHON is not set: pass the Python that has torch 2.11.0, "
+    "as deploy/install.sh prints it, or -DSTOKER_TORCH=OFF")
+endif()
+execute_process(
+  COMMAND ${STOKER_PYTHON} -c
+    "import importlib.util as u, importlib.metadata as m; print(u.find_spec('torch').submodule_search_locations[0], m.version('torch'), sep=';', end='')"
+  OUTPUT_VARIABLE torch_info RESULT_VARIABLE rc)
+if(rc)
+  message(FATAL_ERROR "${STOKER_PYTHON} has no torch: run deploy/install.sh")
+endif()
+list(GET torch_info 0 STOKER_TORCH_DIR)
+list(GET torch_info 1 STOKER_TORCH_VERSION)
+if(NOT STOKER_TORCH_VERSION MATCHES "^2\\.11\\.0")
+  message(FATAL_ERROR "torch 2.11.0 is needed, ${STOKER_PYTHON} has ${STOKER_TORCH_VERSION}")
+endif()
+
+set(torch_include ${CMAKE_BINARY_DIR}/torch_include)
+file(MAKE_DIRECTORY ${torch_include})
+file(GLOB entries RELATIVE ${STOKER_TORCH_DIR}/include ${STOKER_TORCH_DIR}/include/*)
+foreach(entry IN LISTS entries)
+  if(NOT entry MATCHES "^(google|fmt|nlohmann|gtest|gmock)$")
+    file(CREATE_LINK ${STOKER_TORCH_DIR}/include/${entry} ${torch_include}/${entry} SYMBOLIC)
+  endif()
+endforeach()
+
+add_library(torch_cpu INTERFACE)
+add_library(torch::cpu ALIAS torch_cpu)
+target_include_directories(torch_cpu SYSTEM INTERFACE
+  ${torch_include} ${torch_include}/torch/csrc/api/include)
+target_link_libraries(torch_cpu INTERFACE
+  ${STOKER_TORCH_DIR}/lib/libtorch_cpu.so ${STOKER_TORCH_DIR}/lib/libc10.so)
+target_link_options(torch_cpu INTERFACE
+  -Wl,--disable-new-dtags -Wl,-rpath,${STOKER_TORCH_DIR}/lib
+  -Wl,--allow-shlib-undefined)
