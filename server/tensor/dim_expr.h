@@ -1,5 +1,5 @@
-// The size of one axis of a program's input or output: a constant, a dimension (a
-// symbol of the exported program), an integer expression over dimensions, or
+// The size of one axis of a program's input or output: a constant, a dimension
+// (a symbol of the exported program), an integer expression over dimensions, or
 // unknown (data-dependent). Immutable values.
 #pragma once
 
@@ -15,10 +15,19 @@ namespace stoker {
 
 class DimExpr {
  public:
-  enum class Kind { kConstant, kDimension, kAdd, kMul, kFloorDiv, kMod, kUnknown };
+  enum class Kind {
+    kConstant,
+    kDimension,
+    kAdd,
+    kMul,
+    kFloorDiv,
+    kMod,
+    kUnknown
+  };
 
   static DimExpr Constant(int64_t value);
   static DimExpr Dimension(int index);  // index into ModelSpec::dimensions
+  // kAdd, kMul, kFloorDiv and kMod; the last two round down, as in Python.
   static DimExpr Binary(Kind kind, DimExpr left, DimExpr right);
   static DimExpr Unknown();
 

@@ -9,8 +9,9 @@
 
 namespace stoker {
 
-// A row whose values eager would have refused (an index out of range, an integer
-// division by zero). Its outputs are meaningless; the other rows' are right.
+// A row whose values eager would have refused (an index out of range, an
+// integer division by zero). Its outputs are meaningless; the other rows' are
+// right.
 struct RowFault {
   int64_t row = -1;     // index in the batch; -1: every row
   std::string message;  // operator, input where known, what was expected

@@ -1,5 +1,6 @@
-// Shape buckets: the concrete sizes of a model's dimensions that an executable is
-// compiled for, and the table that finds the one a request runs in. Immutable values.
+// Shape buckets: the concrete sizes of a model's dimensions that an executable
+// is compiled for, and the table that finds the one a request runs in.
+// Immutable values.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +22,20 @@ struct ShapeBucket {
 };
 
 // "batch=8,tokens=32"; "static" for a model without dimensions.
-std::string BucketName(const ShapeBucket& bucket, absl::Span<const std::string> dimension_names);
+std::string BucketName(const ShapeBucket& bucket,
+                       absl::Span<const std::string> dimension_names);
 
 class BucketTable {
  public:
-  // paddable[i]: a request may be smaller than the bucket in dimension i; otherwise
-  // it must be equal there.
+  // paddable[i]: a request may be smaller than the bucket in dimension i;
+  // otherwise it must be equal there.
   BucketTable(std::vector<ShapeBucket> buckets, std::vector<bool> paddable);
 
   const std::vector<ShapeBucket>& buckets() const { return buckets_; }
   bool paddable(int dimension) const { return paddable_[dimension]; }
 
-  // Index of the bucket of least volume (product of sizes; ties: lower index) that
-  // holds `sizes`; nullopt when none does.
+  // Index of the bucket of least volume (product of sizes; ties: lower index)
+  // that holds `sizes`; nullopt when none does.
   std::optional<int> Match(absl::Span<const int64_t> sizes) const;
 
  private:

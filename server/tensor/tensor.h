@@ -1,4 +1,5 @@
-// Plain values that every room may hold: dtype, shape, and a view of host memory.
+// Plain values that every room may hold: dtype, shape, and a view of host
+// memory.
 //
 // Thread-safety: all types are values; a Tensor's bytes are immutable while any
 // Tensor shows them.
@@ -16,10 +17,23 @@
 
 namespace stoker {
 
-// The Open Inference Protocol's dtypes. kBytes has no fixed size and no torch form.
+// The Open Inference Protocol's dtypes. kBytes has no fixed size and no torch
+// form.
 enum class DataType : uint8_t {
-  kBool, kUint8, kUint16, kUint32, kUint64, kInt8, kInt16, kInt32, kInt64,
-  kFp16, kFp32, kFp64, kBf16, kBytes,
+  kBool,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFp16,
+  kFp32,
+  kFp64,
+  kBf16,
+  kBytes,
 };
 
 // The protocol's name: "BOOL", "INT64", "FP32", "BF16", "BYTES", ...
@@ -27,19 +41,19 @@ std::string_view DataTypeName(DataType dtype);
 std::optional<DataType> ParseDataType(std::string_view name);
 // Bytes per element; 0 for kBytes.
 size_t DataTypeSize(DataType dtype);
-bool IsInteger(DataType dtype);   // kUint8..kInt64, not kBool
+bool IsInteger(DataType dtype);  // kUint8..kInt64, not kBool
 bool IsFloating(DataType dtype);
 
 using Shape = absl::InlinedVector<int64_t, 6>;
 
-// Number of elements; nullopt when a dimension is negative or the product exceeds
-// int64. 1 for rank 0.
+// Number of elements; nullopt when a dimension is negative or the product
+// exceeds int64. 1 for rank 0.
 std::optional<int64_t> ElementCount(absl::Span<const int64_t> shape);
 // "[1,16]"
 std::string ShapeString(absl::Span<const int64_t> shape);
 
-// A contiguous row-major tensor in host memory. `owner` keeps the bytes alive and may
-// be null when somebody else does (say so where it happens).
+// A contiguous row-major tensor in host memory. `owner` keeps the bytes alive
+// and may be null when somebody else does (say so where it happens).
 struct Tensor {
   DataType dtype = DataType::kFp32;
   Shape shape;

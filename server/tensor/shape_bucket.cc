@@ -1,0 +1,61 @@
+#include "tensor/shape_bucket.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace stoker {
+namespace {
+
+// Product of the sizes, saturating: only its order matters.
+int64_t Volume(absl::Span<const int64_t> sizes) {
+  int64_t volume = 1;
+  for (int64_t size : sizes) {
+    if (__builtin_mul_overflow(volume, size, &volume)) {
+      return std::numeric_limits<int64_t>::max();
+    }
+  }
+  return volume;
+}
+
+}  // namespace
+
+std::string BucketName(const ShapeBucket& bucket,
+                       absl::Span<const std::string> dimension_names) {
+  if (bucket.sizes.empty()) return "static";
+  std::string name;
+  for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+    absl::StrAppend(&name, i == 0 ? "" : ",",
+                    i < dimension_names.size() ? dimension_names[i] : "?", "=",
+                    bucket.sizes[i]);
+  }
+  return name;
+}
+
+BucketTable::BucketTable(std::vector<ShapeBucket> buckets,
+                         std::vector<bool> paddable)
+    : buckets_(std::move(buckets)), paddable_(std::move(paddable)) {}
+
+std::optional<int> BucketTable::Match(absl::Span<const int64_t> sizes) const {
+  std::optional<int> best;
+  int64_t best_volume = 0;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const DimensionSizes& bucket = buckets_[i].sizes;
+    if (bucket.size() != sizes.size()) continue;
+    bool holds = true;
+    for (size_t d = 0; holds && d < sizes.size(); ++d) {
+      const bool may_pad = d < paddable_.size() && paddable_[d];
+      holds = may_pad ? sizes[d] <= bucket[d] : sizes[d] == bucket[d];
+    }
+    if (!holds) continue;
+    const int64_t volume = Volume(bucket);
+    if (!best || volume < best_volume) {
+      best = static_cast<int>(i);
+      best_volume = volume;
+    }
+  }
+  return best;
+}
+
+}  // namespace stoker
