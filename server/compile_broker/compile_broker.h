@@ -1,6 +1,6 @@
-// Turns a missing artifact into a cache entry: one compile per key (over all daemons
-// on the cache), a queue, and a supervised Python worker process that forks one child
-// per job. The only writer of cache entries.
+// Turns a missing artifact into a cache entry: one compile per key (over all
+// daemons on the cache), a queue, and a supervised Python worker process that
+// forks one child per job. The only writer of cache entries.
 //
 // The protocol with the worker is described in compiler/protocol.py.
 //
@@ -29,7 +29,8 @@ struct CompileRequest {
   std::string model;   // "minilm:1", for logs
   std::string bucket;  // "batch=8,tokens=32", for logs
   std::string program_path;
-  std::map<std::string, int64_t> sizes;  // graph symbol → size; absent: stays dynamic
+  std::map<std::string, int64_t>
+      sizes;  // graph symbol → size; absent: stays dynamic
   int threads = 1;
   std::string march;  // "x86-64-v4"
   int simdlen = 512;  // bits; 0: scalar code
@@ -37,7 +38,8 @@ struct CompileRequest {
 
 struct CompileWorkerOptions {
   std::vector<std::string> argv;  // empty: there is no compiler on this host
-  std::string working_folder;     // of the worker: where the `compiler` package is found
+  std::string
+      working_folder;  // of the worker: where the `compiler` package is found
   int parallel_jobs = 1;
   absl::Duration job_timeout = absl::Minutes(15);
   int64_t job_memory_bytes = int64_t{8} << 30;
@@ -48,21 +50,25 @@ struct CompileWorkerOptions {
 class CompileBroker {
  public:
   using Done = std::function<void(absl::StatusOr<CacheEntry>)>;
-  // phase: "wait", "start", "load", "specialise", "lower", "build", "package", "commit".
+  // phase: "wait", "start", "load", "specialise", "lower", "build", "package",
+  // "commit".
   using Progress = std::function<void(std::string_view phase)>;
 
   CompileBroker(CompileWorkerOptions options, KernelCache& cache, Clock& clock,
                 MetricRegistry& metrics);
-  // Kills the worker, abandons staged work, answers what is left with CANCELLED.
+  // Kills the worker, abandons staged work, answers what is left with
+  // CANCELLED.
   ~CompileBroker();
 
-  // Calls `done` exactly once, never from inside Submit. Requests for one key share one
-  // compile. While another daemon compiles the key, waits for its entry. Errors:
+  // Calls `done` exactly once, never from inside Submit. Requests for one key
+  // share one compile. While another daemon compiles the key, waits for its
+  // entry. Errors:
   //   UNAVAILABLE          no compiler on this host, or the worker won't start
   //   DEADLINE_EXCEEDED    job_timeout
-  //   RESOURCE_EXHAUSTED   the compile hit its memory limit, or the disk is full
-  //   FAILED_PRECONDITION  refused: the generated code can't be made safe
-  //   INTERNAL             the compiler failed; the message ends with its last words
+  //   RESOURCE_EXHAUSTED   the compile hit its memory limit, or the disk is
+  //   full FAILED_PRECONDITION  refused: the generated code can't be made safe
+  //   INTERNAL             the compiler failed; the message ends with its last
+  //   words
   // A key that failed twice is parked: it fails at once with the stored reason.
   void Submit(CompileRequest request, Progress progress, Done done);
 

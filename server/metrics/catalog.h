@@ -1,5 +1,6 @@
-// Every metric that stokerd exports. Labels come from closed sets: models and versions
-// of the repository, buckets of a model, and the enumerations named here.
+// Every metric that stokerd exports. Labels come from closed sets: models and
+// versions of the repository, buckets of a model, and the enumerations named
+// here.
 #pragma once
 
 #include "absl/types/span.h"
@@ -8,17 +9,20 @@
 namespace stoker::metric {
 
 inline constexpr MetricDef kBuildInfo{
-    "stoker_build_info", MetricKind::kGauge, "version,torch,march", "1, with the build's versions as labels."};
+    "stoker_build_info", MetricKind::kGauge, "version,torch,march",
+    "1, with the build's versions as labels."};
 inline constexpr MetricDef kStartupPhaseSeconds{
     "stoker_startup_phase_seconds", MetricKind::kGauge, "phase",
-    "Seconds from process start to the end of each start-up phase: runtime, listening, loaded, ready."};
+    "Seconds from process start to the end of each start-up phase: runtime, "
+    "listening, loaded, ready."};
 inline constexpr MetricDef kReadyTimestamp{
     "stoker_ready_timestamp_seconds", MetricKind::kGauge, "",
     "Unix time at which the server last became ready; 0 while it is not."};
 
 inline constexpr MetricDef kRequests{
     "stoker_requests_total", MetricKind::kCounter, "model,version,outcome",
-    "Finished inference requests by outcome: ok, or the gRPC code in lower case."};
+    "Finished inference requests by outcome: ok, or the gRPC code in lower "
+    "case."};
 inline constexpr MetricDef kRequestSeconds{
     "stoker_request_seconds", MetricKind::kHistogram, "model,version",
     "Time from the arrival of a request to its answer.", Edges::kLatency};
@@ -28,8 +32,9 @@ inline constexpr MetricDef kQueueSeconds{
 inline constexpr MetricDef kExecuteSeconds{
     "stoker_execute_seconds", MetricKind::kHistogram, "model,version,tier",
     "Run time of a batch.", Edges::kLatency};
-inline constexpr MetricDef kQueueLength{
-    "stoker_queue_length", MetricKind::kGauge, "model,version", "Requests waiting."};
+inline constexpr MetricDef kQueueLength{"stoker_queue_length",
+                                        MetricKind::kGauge, "model,version",
+                                        "Requests waiting."};
 inline constexpr MetricDef kBatchRows{
     "stoker_batch_rows", MetricKind::kHistogram, "model,version",
     "Rows that requests brought to a batch, padding excluded.", Edges::kBatch};
@@ -41,61 +46,77 @@ inline constexpr MetricDef kUsefulElements{
     "Input elements that requests brought."};
 inline constexpr MetricDef kPaddedElements{
     "stoker_batch_padded_elements_total", MetricKind::kCounter, "model,version",
-    "Input elements added to fill buckets; over the sum of both: padding waste."};
+    "Input elements added to fill buckets; over the sum of both: padding "
+    "waste."};
 inline constexpr MetricDef kTierRequests{
-    "stoker_tier_requests_total", MetricKind::kCounter, "model,version,tier,bucket",
-    "Requests by the tier (eager, aot) and bucket that served them; bucket is none outside all buckets."};
-inline constexpr MetricDef kRowFaults{
-    "stoker_row_faults_total", MetricKind::kCounter, "model,version",
-    "Rows refused because of their values."};
+    "stoker_tier_requests_total", MetricKind::kCounter,
+    "model,version,tier,bucket",
+    "Requests by the tier (eager, aot) and bucket that served them; bucket is "
+    "none outside all buckets."};
+inline constexpr MetricDef kRowFaults{"stoker_row_faults_total",
+                                      MetricKind::kCounter, "model,version",
+                                      "Rows refused because of their values."};
 
 inline constexpr MetricDef kModelState{
     "stoker_model_state", MetricKind::kGauge, "model,version,state",
-    "1 for the state a version is in: new, loading, warming, serving, draining, unloaded, failed."};
+    "1 for the state a version is in: new, loading, warming, serving, "
+    "draining, unloaded, failed."};
 inline constexpr MetricDef kBucketState{
     "stoker_bucket_state", MetricKind::kGauge, "model,version,bucket,state",
-    "1 for the state a bucket is in: pending, compiling, opening, checking, compiled, eager."};
+    "1 for the state a bucket is in: pending, compiling, opening, checking, "
+    "compiled, eager."};
 inline constexpr MetricDef kWarmupBuckets{
     "stoker_warmup_buckets", MetricKind::kGauge, "model,version,progress",
     "Buckets of the warm-up plan: total and settled."};
 inline constexpr MetricDef kPromotions{
     "stoker_promotions_total", MetricKind::kCounter, "model,version,outcome",
-    "Decisions about compiled candidates: promoted, parity, profit, open, compile."};
+    "Decisions about compiled candidates: promoted, parity, profit, open, "
+    "compile."};
 inline constexpr MetricDef kFallbacks{
     "stoker_fallbacks_total", MetricKind::kCounter, "model,version,reason",
-    "Slots left on the tier below, by reason: no_compiler, compile, timeout, memory, refused, open, parity, profit, run."};
+    "Slots left on the tier below, by reason: no_compiler, compile, timeout, "
+    "memory, refused, open, parity, profit, run."};
 inline constexpr MetricDef kParityError{
     "stoker_parity_max_abs_error", MetricKind::kGauge, "model,version,bucket",
-    "Largest absolute difference between compiled and eager in the parity check."};
+    "Largest absolute difference between compiled and eager in the parity "
+    "check."};
 inline constexpr MetricDef kSpeedup{
     "stoker_speedup_ratio", MetricKind::kGauge, "model,version,bucket",
     "Eager over compiled run time in the profit check."};
-inline constexpr MetricDef kWeightsBytes{
-    "stoker_weights_bytes", MetricKind::kGauge, "model,version", "Bytes of mapped weights."};
+inline constexpr MetricDef kWeightsBytes{"stoker_weights_bytes",
+                                         MetricKind::kGauge, "model,version",
+                                         "Bytes of mapped weights."};
 
 inline constexpr MetricDef kCompileSeconds{
     "stoker_compile_seconds", MetricKind::kHistogram, "outcome",
-    "Compile jobs by outcome: ok, failed, refused, timeout, memory, crashed.", Edges::kCompile};
+    "Compile jobs by outcome: ok, failed, refused, timeout, memory, crashed.",
+    Edges::kCompile};
 inline constexpr MetricDef kCompilePhaseSeconds{
     "stoker_compile_phase_seconds", MetricKind::kHistogram, "phase",
-    "Compile time by phase: load, specialise, lower, build, package.", Edges::kCompile};
+    "Compile time by phase: load, specialise, lower, build, package.",
+    Edges::kCompile};
 inline constexpr MetricDef kCompilesAfterReady{
     "stoker_compiles_after_ready_total", MetricKind::kCounter, "",
     "Compiles that started while the server was ready."};
 inline constexpr MetricDef kCompileQueue{
-    "stoker_compile_queue_length", MetricKind::kGauge, "state", "Compile jobs: waiting, running, parked."};
+    "stoker_compile_queue_length", MetricKind::kGauge, "state",
+    "Compile jobs: waiting, running, parked."};
 inline constexpr MetricDef kCompileWorkerStarts{
-    "stoker_compile_worker_starts_total", MetricKind::kCounter, "", "Starts of the compile worker process."};
+    "stoker_compile_worker_starts_total", MetricKind::kCounter, "",
+    "Starts of the compile worker process."};
 
-inline constexpr MetricDef kCacheRequests{
-    "stoker_cache_requests_total", MetricKind::kCounter, "result", "Cache lookups: hit, miss, damaged."};
-inline constexpr MetricDef kCacheCommits{
-    "stoker_cache_commits_total", MetricKind::kCounter, "result", "Commits: ok, duplicate, failed."};
+inline constexpr MetricDef kCacheRequests{"stoker_cache_requests_total",
+                                          MetricKind::kCounter, "result",
+                                          "Cache lookups: hit, miss, damaged."};
+inline constexpr MetricDef kCacheCommits{"stoker_cache_commits_total",
+                                         MetricKind::kCounter, "result",
+                                         "Commits: ok, duplicate, failed."};
 inline constexpr MetricDef kCacheRejections{
     "stoker_cache_rejections_total", MetricKind::kCounter, "reason",
     "Entries set aside: manifest, checksum, missing_file, open."};
 inline constexpr MetricDef kCacheBytes{
-    "stoker_cache_bytes", MetricKind::kGauge, "", "Bytes of the entries that this process has seen."};
+    "stoker_cache_bytes", MetricKind::kGauge, "",
+    "Bytes of the entries that this process has seen."};
 inline constexpr MetricDef kArtifactOpenSeconds{
     "stoker_artifact_open_seconds", MetricKind::kHistogram, "",
     "Time to open an artifact and bind its weights.", Edges::kOpen};

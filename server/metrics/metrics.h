@@ -1,9 +1,10 @@
-// Counters, gauges and histograms, and the text page that Prometheus scrapes. All
-// names live in one catalogue (metrics/catalog.h), so that a reader finds each one's
-// meaning, unit and labels in one place, and the README's table can be checked.
+// Counters, gauges and histograms, and the text page that Prometheus scrapes.
+// All names live in one catalogue (metrics/catalog.h), so that a reader finds
+// each one's meaning, unit and labels in one place, and the README's table can
+// be checked.
 //
-// Thread-safe. Metric objects live as long as the registry; look them up once, keep
-// the reference, and update it on the hot path.
+// Thread-safe. Metric objects live as long as the registry; look them up once,
+// keep the reference, and update it on the hot path.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ class Exposer;
 namespace stoker {
 
 enum class MetricKind { kCounter, kGauge, kHistogram };
-// Bucket edges that a histogram uses (metrics.cc has the numbers and their reasons).
+// Bucket edges that a histogram uses (metrics.cc has the numbers and their
+// reasons).
 enum class Edges { kNone, kLatency, kCompile, kOpen, kBatch };
 
 struct MetricDef {
@@ -83,16 +85,20 @@ class MetricRegistry {
   // The page, Prometheus text format 0.0.4.
   std::string Text() const;
 
-  // Serves the page under /metrics on "host:port" (port 0: any); returns the port.
-  // UNAVAILABLE when the address can't be bound. Call once.
+  // Serves the page under /metrics on "host:port" (port 0: any); returns the
+  // port. UNAVAILABLE when the address can't be bound. Call once.
   absl::StatusOr<int> Serve(const std::string& address);
 
  private:
+  friend double MetricValue(const MetricRegistry& registry,
+                            std::string_view name, const Labels& labels);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Reads one value back, for tests: the sum over all label sets that hold `labels`.
-double MetricValue(const MetricRegistry& registry, std::string_view name, const Labels& labels = {});
+// Reads one value back, for tests: the sum over all label sets that hold
+// `labels`; of a histogram, the number of observations.
+double MetricValue(const MetricRegistry& registry, std::string_view name,
+                   const Labels& labels = {});
 
 }  // namespace stoker

@@ -1,0 +1,25 @@
+#include "metrics/catalog.h"
+
+namespace stoker::metric {
+
+namespace {
+
+constexpr MetricDef kAll[] = {
+    kBuildInfo,          kStartupPhaseSeconds, kReadyTimestamp,
+    kRequests,           kRequestSeconds,      kQueueSeconds,
+    kExecuteSeconds,     kQueueLength,         kBatchRows,
+    kBatchRequests,      kUsefulElements,      kPaddedElements,
+    kTierRequests,       kRowFaults,           kModelState,
+    kBucketState,        kWarmupBuckets,       kPromotions,
+    kFallbacks,          kParityError,         kSpeedup,
+    kWeightsBytes,       kCompileSeconds,      kCompilePhaseSeconds,
+    kCompilesAfterReady, kCompileQueue,        kCompileWorkerStarts,
+    kCacheRequests,      kCacheCommits,        kCacheRejections,
+    kCacheBytes,         kArtifactOpenSeconds,
+};
+
+}  // namespace
+
+absl::Span<const MetricDef> All() { return kAll; }
+
+}  // namespace stoker::metric

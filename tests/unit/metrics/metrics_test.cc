@@ -1,0 +1,282 @@
+#include "metrics/metrics.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "metrics/catalog.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+Labels SomeLabels(const MetricDef& def) {
+  const std::vector<std::string> names =
+      absl::StrSplit(std::string(def.labels), ',', absl::SkipEmpty());
+  Labels labels;
+  for (const std::string& name : names) {
+    labels[name] = absl::StrCat("some \"", name, "\"\n\\");
+  }
+  return labels;
+}
+
+void TouchEverything(MetricRegistry& registry) {
+  for (const MetricDef& def : metric::All()) {
+    switch (def.kind) {
+      case MetricKind::kCounter:
+        registry.Counter(def, SomeLabels(def)).Add();
+        break;
+      case MetricKind::kGauge:
+        registry.Gauge(def, SomeLabels(def)).Set(1.5);
+        break;
+      case MetricKind::kHistogram:
+        registry.Histogram(def, SomeLabels(def)).Observe(0.01);
+        break;
+    }
+  }
+}
+
+int Connect(int port) {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) !=
+      0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+bool IsComplete(const std::string& answer) {
+  const size_t body = answer.find("\r\n\r\n");
+  const size_t length = answer.find("Content-Length: ");
+  return body != std::string::npos && length < body &&
+         answer.size() >= body + 4 + std::stoul(answer.substr(length + 16));
+}
+
+// Stops at Content-Length: civetweb holds an answered connection for a second.
+std::string Get(int port, const std::string& path) {
+  const int fd = Connect(port);
+  if (fd < 0) return "";
+  const std::string request =
+      absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
+  if (write(fd, request.data(), request.size()) < 0) return "";
+  std::string answer;
+  char buffer[4096];
+  ssize_t n;
+  while (!IsComplete(answer) && (n = read(fd, buffer, sizeof(buffer))) > 0) {
+    answer.append(buffer, static_cast<size_t>(n));
+  }
+  close(fd);
+  return answer;
+}
+
+TEST(MetricsTest, SameDefinitionAndLabelsGiveTheSameMetric) {
+  MetricRegistry registry;
+  const Labels labels = {{"model", "m"}, {"version", "1"}, {"outcome", "ok"}};
+  registry.Counter(metric::kRequests, labels).Add();
+  registry.Counter(metric::kRequests, labels).Add(2);
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total", labels), 3);
+}
+
+TEST(MetricsTest, MetricValueSumsOverTheLabelsLeftOut) {
+  MetricRegistry registry;
+  for (const char* outcome : {"ok", "internal"}) {
+    for (const char* model : {"a", "b"}) {
+      registry
+          .Counter(metric::kRequests,
+                   {{"model", model}, {"version", "1"}, {"outcome", outcome}})
+          .Add(outcome[0] == 'o' ? 10 : 1);
+    }
+  }
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total"), 22);
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total", {{"outcome", "ok"}}),
+            20);
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total",
+                        {{"outcome", "ok"}, {"model", "c"}}),
+            0);
+  EXPECT_EQ(MetricValue(registry, "no_such_metric"), 0);
+}
+
+TEST(MetricsTest, GaugesAndHistogramsReadBack) {
+  MetricRegistry registry;
+  const Labels labels = {{"model", "m"}, {"version", "1"}};
+  Gauge gauge = registry.Gauge(metric::kQueueLength, labels);
+  gauge.Set(5);
+  gauge.Add(-2);
+  EXPECT_EQ(MetricValue(registry, "stoker_queue_length"), 3);
+
+  Histogram histogram = registry.Histogram(metric::kQueueSeconds, labels);
+  histogram.Observe(0.5);
+  histogram.Observe(100);
+  EXPECT_EQ(MetricValue(registry, "stoker_queue_seconds"), 2);
+}
+
+TEST(MetricsTest, LatencyEdgesHoldTheWholeDecades) {
+  MetricRegistry registry;
+  registry
+      .Histogram(metric::kRequestSeconds, {{"model", "m"}, {"version", "1"}})
+      .Observe(0.0009);
+  const std::string text = registry.Text();
+  for (const char* edge : {"5e-05", "0.001", "0.01", "0.1", "1", "10"}) {
+    EXPECT_THAT(text, HasSubstr(absl::StrCat("le=\"", edge, "\"}")));
+  }
+  EXPECT_THAT(text, HasSubstr("le=\"0.001\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("le=\"0.00061\"} 0\n"));
+}
+
+TEST(MetricsTest, OtherEdgesStartAndEndWhereDocumented) {
+  MetricRegistry registry;
+  TouchEverything(registry);
+  const std::vector<std::string> lines = absl::StrSplit(registry.Text(), '\n');
+  auto edges = [&](absl::string_view name) {
+    std::vector<std::string> found;
+    for (const std::string& line : lines) {
+      if (!absl::StartsWith(line, absl::StrCat(name, "_bucket{"))) continue;
+      const size_t at = line.rfind("le=\"") + 4;
+      found.push_back(line.substr(at, line.find('"', at) - at));
+    }
+    return found;
+  };
+  const auto compile = edges("stoker_compile_seconds");
+  EXPECT_EQ(compile.front(), "0.25");
+  EXPECT_EQ(compile[compile.size() - 2], "3600");
+  const auto open = edges("stoker_artifact_open_seconds");
+  EXPECT_EQ(open.front(), "0.0005");
+  EXPECT_EQ(open[open.size() - 2], "60");
+  const auto batch = edges("stoker_batch_rows");
+  EXPECT_EQ(batch.size(), 14u);
+  EXPECT_EQ(batch.front(), "1");
+  EXPECT_EQ(batch[batch.size() - 2], "4096");
+  EXPECT_EQ(edges("stoker_queue_seconds").size(), 28u);
+}
+
+TEST(MetricsTest, CatalogueNamesAreUniqueAndFollowTheRules) {
+  std::set<std::string> names;
+  for (const MetricDef& def : metric::All()) {
+    const std::string name(def.name);
+    EXPECT_TRUE(names.insert(name).second) << name;
+    EXPECT_THAT(name, StartsWith("stoker_"));
+    EXPECT_EQ(absl::EndsWith(name, "_total"), def.kind == MetricKind::kCounter)
+        << name;
+    EXPECT_EQ(def.edges != Edges::kNone, def.kind == MetricKind::kHistogram)
+        << name;
+    EXPECT_FALSE(def.help.empty()) << name;
+  }
+}
+
+TEST(MetricsTest, TextHoldsEveryMetricOnceAndEscapesLabels) {
+  MetricRegistry registry;
+  TouchEverything(registry);
+  const std::string text = registry.Text();
+  for (const MetricDef& def : metric::All()) {
+    const std::string type =
+        absl::StrCat("# TYPE ", std::string(def.name), " ");
+    EXPECT_THAT(text, HasSubstr(type));
+    EXPECT_EQ(text.find(type), text.rfind(type)) << def.name;
+  }
+  EXPECT_THAT(text, HasSubstr(R"(model="some \"model\"\n\\")"));
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    EXPECT_TRUE(absl::StartsWith(line, "stoker_") ||
+                absl::StartsWith(line, "# "))
+        << line;
+  }
+  EXPECT_EQ(text.back(), '\n');
+}
+
+#ifdef STOKER_PROMTOOL
+TEST(MetricsTest, PromtoolFindsNoFault) {
+  MetricRegistry registry;
+  TouchEverything(registry);
+  const std::string path =
+      absl::StrCat(testing::TempDir(), "/metrics_test.", getpid(), ".txt");
+  FILE* file = fopen(path.c_str(), "w");
+  ASSERT_NE(file, nullptr);
+  fputs(registry.Text().c_str(), file);
+  fclose(file);
+
+  FILE* tool =
+      popen(absl::StrCat(STOKER_PROMTOOL, " check metrics 2>&1 < '", path, "'")
+                .c_str(),
+            "r");
+  ASSERT_NE(tool, nullptr);
+  std::string output;
+  char buffer[1024];
+  while (fgets(buffer, sizeof(buffer), tool) != nullptr) output += buffer;
+  const int status = pclose(tool);
+  unlink(path.c_str());
+  EXPECT_EQ(output, "");
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
+
+TEST(MetricsTest, ServesThePageOnAFreePort) {
+  MetricRegistry registry;
+  const absl::StatusOr<int> port = registry.Serve("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  EXPECT_GT(*port, 0);
+  registry.Counter(metric::kCompilesAfterReady).Add(7);
+  const std::string answer = Get(*port, "/metrics");
+  EXPECT_THAT(answer, HasSubstr(" 200 OK"));
+  EXPECT_THAT(answer, HasSubstr("text/plain"));
+  EXPECT_THAT(answer, HasSubstr("\nstoker_compiles_after_ready_total 7\n"));
+  EXPECT_THAT(Get(*port, "/other"), Not(HasSubstr("stoker_")));
+  EXPECT_EQ(registry.Serve("127.0.0.1:0").status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(MetricsTest, AnAddressInUseIsUnavailable) {
+  MetricRegistry first;
+  const absl::StatusOr<int> port = first.Serve("127.0.0.1:0");
+  ASSERT_TRUE(port.ok()) << port.status();
+  const std::string address = absl::StrCat("127.0.0.1:", *port);
+  MetricRegistry second;
+  const absl::Status status = second.Serve(address).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+}
+
+TEST(MetricsTest, NonsenseAddressIsUnavailable) {
+  for (const char* address : {"nonsense", "127.0.0.1:99999999", "", ":"}) {
+    MetricRegistry registry;
+    const absl::Status status = registry.Serve(address).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << address;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+  }
+}
+
+TEST(MetricsTest, ManyThreadsMayTouchOneMetric) {
+  MetricRegistry registry;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&registry] {
+      for (int k = 0; k < 500; ++k) {
+        registry.Counter(metric::kCompilesAfterReady).Add();
+        if (k % 100 == 0) registry.Text();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(MetricValue(registry, "stoker_compiles_after_ready_total"), 2000);
+}
+
+}  // namespace
+}  // namespace stoker
