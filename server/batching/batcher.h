@@ -1,14 +1,19 @@
-// A bounded queue of tasks and the device threads that run them in batches. Knows
-// tasks and buckets; knows nothing of models, torch or the wire.
+// A bounded queue of tasks and the device threads that run them in batches.
+// Knows tasks and buckets; knows nothing of models, torch or the wire.
 //
-// A device thread that is free takes the oldest task and as many of the following ones
-// as fit into one bucket with it (dimensions that may not be padded must be equal), in
-// order, and never waits for more.
+// A device thread that is free takes the oldest task and as many of the
+// following ones as fit into one bucket with it (dimensions that may not be
+// padded must be equal), in order, and never waits for more. Nobody overtakes:
+// a task that does not fit ends the batch and begins the next one.
+//
+// A batch of several tasks that fails is run again task by task, so that the
+// one that made it fail fails alone.
 //
 // Thread-safe. Every accepted task ends in exactly one on_done.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,18 +34,31 @@ namespace stoker {
 struct BatchLayout {
   struct Input {
     DataType dtype;
-    std::vector<DimExpr> dims;
-    double pad_value = 0;
+    std::vector<DimExpr> dims;  // none is unknown
+    double pad_value = 0;  // fills what padding adds, but for rows of the batch
   };
   struct Output {
     DataType dtype;
+    // With an unknown one anywhere, tasks run alone and in exactly their own
+    // size: what padding did to such an output can't be undone.
     std::vector<DimExpr> dims;
   };
   std::vector<Input> inputs;
   std::vector<Output> outputs;
   std::optional<int> batch_dimension;  // axis 0 of all inputs and outputs
-  int64_t max_batch_rows = 1;
-  int dimension_count = 0;
+  int64_t max_batch_rows = 1;          // tasks are put together up to this
+  // Per dimension of the model: tasks of different sizes there may share a
+  // batch. The batch dimension's own entry is not read; its sizes are summed.
+  std::vector<bool> paddable;
+};
+
+// One run that gave an answer.
+struct BatchReport {
+  int bucket = -1;
+  std::string_view tier;
+  int requests = 0;
+  int64_t rows = 0;  // padding excluded
+  absl::Duration assemble, run, split;
 };
 
 // What runs a batch. Implemented by models::ModelVersion and by tests/fakes.
@@ -60,38 +78,48 @@ class BatchRunner {
 
   // Called once on each device thread before its first Run.
   virtual void StartThread(int thread) = 0;
-  // Runs on device thread `thread`. Inputs are aligned and padded to the bucket.
-  virtual Outcome Run(int thread, int bucket, absl::Span<const Tensor> inputs) = 0;
+  // Runs on device thread `thread`. Inputs are 64-byte aligned, padded to the
+  // bucket, and valid until Run returns: outputs must own their memory.
+  virtual Outcome Run(int thread, int bucket,
+                      absl::Span<const Tensor> inputs) = 0;
+
+  // Called on the device thread after each run that gave an answer, before the
+  // on_done of its tasks.
+  virtual void OnBatch(const BatchReport& /*report*/) {}
 };
 
 struct BatcherOptions {
-  std::string name;           // thread names: "dev-<name>"
-  int threads = 1;            // device threads (instances)
+  std::string name;  // thread names: "dev-<name>"
+  int threads = 1;   // device threads (instances)
   int max_queue_requests = 1024;
-  Labels labels;              // model, version
+  Labels labels;  // model, version
 };
 
 class Batcher {
  public:
-  Batcher(BatcherOptions options, BatchLayout layout, BatchRunner& runner, Clock& clock,
-          MetricRegistry& metrics);
+  Batcher(BatcherOptions options, BatchLayout layout, BatchRunner& runner,
+          Clock& clock, MetricRegistry& metrics);
   // Stop(now).
   ~Batcher();
 
-  // Takes the task (leaves `task` null) on OK. UNAVAILABLE "Exceeds maximum queue size"
-  // when full; UNAVAILABLE when stopped. On an error the task is untouched and its
-  // on_done is not called.
+  // Takes the task (leaves `task` null) on OK. UNAVAILABLE "Exceeds maximum
+  // queue size" when full; UNAVAILABLE when stopped; INVALID_ARGUMENT when the
+  // tensors are not what the layout says for the task's sizes. On an error the
+  // task is untouched and its on_done is not called.
   absl::Status Enqueue(std::unique_ptr<InferTask>& task);
 
   // Ends every queued task whose `cancelled` is set, now.
   void SweepCancelled();
 
-  // Runs `work` on device thread `thread` between two batches (promotion's checks);
-  // returns when it ran. FAILED_PRECONDITION when stopped. Not from a device thread.
+  // Runs `work` on device thread `thread` between two batches (promotion's
+  // checks); returns when it ran. FAILED_PRECONDITION when stopped before it
+  // began, INVALID_ARGUMENT when there is no such thread. Not from a device
+  // thread.
   absl::Status RunOnDeviceThread(int thread, std::function<void()> work);
 
-  // Refuses new tasks, runs the queued ones until `deadline`, ends the rest with
-  // UNAVAILABLE, joins the threads. Idempotent.
+  // Refuses new tasks, runs the queued ones until `deadline`, ends the rest
+  // with UNAVAILABLE, joins the threads (a run that has begun is waited for).
+  // Idempotent; a second call with an earlier deadline shortens the first.
   void Stop(absl::Time deadline);
 
   int queue_length() const;

@@ -16,24 +16,32 @@
 namespace stoker {
 
 struct InferResult {
-  std::vector<Tensor> outputs;  // in the model's order, cut back to the request's size
-  std::string_view tier;        // "eager" or "aot"
-  int bucket = -1;              // index in the model's buckets; -1: none
-  int64_t batch_rows = 0;       // rows in the batch it ran in
-  absl::Duration queue, assemble, run, split;  // split: cutting the answer out
+  // In the model's order, cut back to the request's size. They may show a part
+  // of the batch's memory, which their owners keep alive.
+  std::vector<Tensor> outputs;
+  std::string_view tier;   // "eager" or "aot"
+  int bucket = -1;         // index in the model's buckets; -1: none
+  int64_t batch_rows = 0;  // rows in the batch it ran in, padding excluded
+  // Waiting, putting the batch's inputs together, its run, cutting its answers
+  // out.
+  absl::Duration queue, assemble, run, split;
 };
 
 struct InferTask {
-  std::vector<Tensor> inputs;  // in the model's order; their owners keep the bytes alive
-  DimensionSizes sizes;        // per dimension of the model
-  int64_t rows = 1;            // sizes[batch], or 1
-  absl::Time enqueued;                                // set by the Batcher
-  absl::Time deadline = absl::InfiniteFuture();       // in queue: DEADLINE_EXCEEDED after it
-  // Set by anyone at any time; a task still queued then ends with CANCELLED.
+  std::vector<Tensor>
+      inputs;  // in the model's order; their owners keep the bytes alive
+  DimensionSizes sizes;  // per dimension of the model
+  int64_t rows = 1;      // sizes[batch], or 1
+  absl::Time enqueued;   // set by the Batcher
+  // A task still queued then ends with UNAVAILABLE "Request timeout expired".
+  absl::Time deadline = absl::InfiniteFuture();
+  // Set by anyone at any time; a task still queued then ends with CANCELLED, at
+  // the next Batcher::SweepCancelled or when its turn comes. May be null.
   std::shared_ptr<std::atomic<bool>> cancelled;
 
-  // Called exactly once for an accepted task, on a device thread (or on the thread that
-  // calls Batcher::Cancelled/Stop). Must not block.
+  // Called exactly once for an accepted task, with no lock held: on a device
+  // thread, on the batcher's timer thread, or inside SweepCancelled or Stop.
+  // Must not block, and must not call Stop or RunOnDeviceThread.
   std::function<void(absl::StatusOr<InferResult>)> on_done;
 };
 
