@@ -1,11 +1,12 @@
 // Files and folders as kernel_cache and repository need them: whole-file reads,
 // durable writes, atomic publication. A class so that tests can put faults in
-// between (tests/fakes/faulty_files.h). Errors carry the path and strerror; ENOENT
-// maps to NOT_FOUND, EACCES/EPERM/EROFS to PERMISSION_DENIED, ENOSPC/EDQUOT to
-// RESOURCE_EXHAUSTED, EEXIST/ENOTEMPTY to ALREADY_EXISTS, all others to INTERNAL.
+// between (tests/fakes/faulty_files.h). Errors carry the path and strerror,
+// with the codes of base/errno_status.h.
 //
 // Thread-safe.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstdint>
 #include <memory>
@@ -25,27 +26,46 @@ class FileLock {
   virtual ~FileLock() = default;
 };
 
+struct FileInfo {
+  enum class Type { kFile, kFolder, kLink, kOther };
+  Type type = Type::kOther;
+  int64_t bytes = 0;
+  uid_t owner = 0;
+  mode_t permissions = 0;  // the twelve bits of chmod
+};
+
 class Files {
  public:
   virtual ~Files() = default;
 
   virtual absl::StatusOr<std::string> Read(const std::string& path) = 0;
-  // Creates or truncates, writes, fsyncs.
-  virtual absl::Status Write(const std::string& path, std::string_view bytes) = 0;
+  // Creates (mode 0600) or truncates, writes, fsyncs the file. On error it may
+  // be left half written.
+  virtual absl::Status Write(const std::string& path,
+                             std::string_view bytes) = 0;
   // rename(2), then fsync of the parent folder of `to`.
-  virtual absl::Status Rename(const std::string& from, const std::string& to) = 0;
+  virtual absl::Status Rename(const std::string& from,
+                              const std::string& to) = 0;
   // fsync of every file and folder below `path`, and of `path`.
   virtual absl::Status SyncTree(const std::string& path) = 0;
+  // Creates what is missing of `path` with mode 0700 and makes it durable. OK
+  // when it is there already.
   virtual absl::Status MakeFolders(const std::string& path) = 0;
-  // Removes a file or a whole tree; OK when there is nothing. Links are removed,
-  // not followed.
+  // Removes a file or a whole tree; OK when there is nothing. Links are
+  // removed, not followed.
   virtual absl::Status Remove(const std::string& path) = 0;
   // Names (not paths), sorted, without "." and "..".
-  virtual absl::StatusOr<std::vector<std::string>> List(const std::string& folder) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> List(
+      const std::string& folder) = 0;
   virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
-  // Takes the lock without waiting; null when somebody else holds it. Creates the
-  // file when missing.
-  virtual absl::StatusOr<std::unique_ptr<FileLock>> TryLock(const std::string& path) = 0;
+  // Of `path` itself: a link is described, not followed.
+  virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;
+  // Takes the lock without waiting; null when somebody else holds it. Creates
+  // the file when missing. Whoever holds the lock may remove the file: a later
+  // taker gets a lock on a file that is there, never on one that was removed
+  // meanwhile.
+  virtual absl::StatusOr<std::unique_ptr<FileLock>> TryLock(
+      const std::string& path) = 0;
 
   // The machine's file system. Lives for ever.
   static Files& Real();

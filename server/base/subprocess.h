@@ -1,5 +1,10 @@
-// A supervised child process with its own process group. It dies with the daemon:
-// PR_SET_PDEATHSIG(SIGKILL) where the platform has it, and Kill() in the destructor.
+// A supervised child process with its own process group. It dies with the
+// daemon: SIGKILL when its parent dies (PR_SET_PDEATHSIG), and Kill() in the
+// destructor.
+//
+// The kernel takes "parent" to be the thread that called Start: let that thread
+// live as long as the child should, e.g. the supervisor thread of a compile
+// worker.
 //
 // Not thread-safe, except that Kill() may be called from any thread.
 #pragma once
@@ -11,39 +16,50 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
+#include "absl/synchronization/mutex.h"
 
 namespace stoker {
 
 class Subprocess {
  public:
   struct Options {
-    std::vector<std::string> argv;                          // argv[0]: looked up in PATH
-    std::vector<std::pair<std::string, std::string>> env;   // added to the parent's
-    std::string working_folder;                             // empty: the parent's
+    // argv[0] is looked up in PATH when it has no slash; with a slash it is
+    // relative to the parent's folder, not to working_folder.
+    std::vector<std::string> argv;
+    // Added to the parent's environment, or put in place of its values.
+    std::vector<std::pair<std::string, std::string>> env;
+    std::string working_folder;  // empty: the parent's
     int reply_fd = 3;  // the child's end of the reply pipe gets this number
   };
 
-  // Starts argv with stdin as a pipe, a reply pipe at Options::reply_fd, and stderr
-  // (and stdout, which joins it) as a pipe. All other descriptors are closed.
-  // NOT_FOUND when argv[0] is not an executable file.
-  static absl::StatusOr<std::unique_ptr<Subprocess>> Start(const Options& options);
+  // Starts argv with stdin as a pipe, a reply pipe at Options::reply_fd, and
+  // stderr (and stdout, which joins it) as a pipe. All other descriptors are
+  // closed, signal handlers and the signal mask are the defaults. NOT_FOUND
+  // when argv[0] is not an executable file, INVALID_ARGUMENT when argv is empty
+  // or reply_fd is not 3..255.
+  static absl::StatusOr<std::unique_ptr<Subprocess>> Start(
+      const Options& options);
 
   // Kills the process group and reaps the child.
   ~Subprocess();
+  Subprocess(const Subprocess&) = delete;
+  Subprocess& operator=(const Subprocess&) = delete;
 
   pid_t pid() const { return pid_; }
   // Blocking descriptors owned by this object.
-  int stdin_fd() const { return stdin_fd_; }
+  int stdin_fd() const { return stdin_fd_; }  // -1 after CloseStdin
   int reply_fd() const { return reply_fd_; }
   int stderr_fd() const { return stderr_fd_; }
 
   // Closes the child's stdin: a polite child ends by itself.
   void CloseStdin();
-  // SIGKILL to the whole process group. Idempotent.
+  // SIGKILL to the whole process group. Idempotent; does nothing once Wait
+  // returned.
   void Kill();
-  // Waits for the child's end; returns "exit status 3" or "killed by signal 9 (Killed)".
+  // Waits for the child's end, kills what is left of its process group and
+  // returns "exit status 3" or "killed by signal 9 (Killed)".
   std::string Wait();
 
  private:
@@ -53,8 +69,10 @@ class Subprocess {
   int stdin_fd_;
   const int reply_fd_;
   const int stderr_fd_;
-  bool reaped_ = false;
-  std::string end_;
+
+  absl::Mutex mu_;
+  bool reaped_ ABSL_GUARDED_BY(mu_) = false;  // pid_ is nobody's from then on
+  std::string end_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

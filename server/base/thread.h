@@ -7,15 +7,16 @@
 
 namespace stoker {
 
-// Not thread-safe itself: create, join and destroy from the owner's thread. Stop
-// whatever `body` loops on before destroying the Thread.
+// Not thread-safe itself: create, join and destroy from the owner's thread.
+// Stop whatever `body` loops on before destroying the Thread.
 class Thread {
  public:
   Thread() = default;
   // `name` is what top -H and gdb show; the kernel keeps 15 characters of it.
   Thread(std::string name, std::function<void()> body);
   Thread(Thread&&) = default;
-  Thread& operator=(Thread&& other);
+  // Joins the thread that was here before.
+  Thread& operator=(Thread&& other) noexcept;
   ~Thread();
 
   // Waits for `body` to return. Idempotent.

@@ -1,12 +1,18 @@
-// A read-only, memory-mapped ZIP archive whose members are stored uncompressed, as
-// torch.export.save writes them. The file is untrusted: every offset is checked
-// against the mapping, and an archive is refused (INVALID_ARGUMENT, with the path
-// and what is wrong) when a member is compressed or encrypted, overlaps another, has
-// a name that is absolute, holds "..", a backslash or a NUL, appears twice, or when
-// there are more than `kMaxMembers` of them. ZIP64 is understood.
+// A read-only, memory-mapped ZIP archive whose members are stored uncompressed,
+// as torch.export.save writes them. The file is untrusted: every offset is
+// checked against the mapping, and an archive is refused (INVALID_ARGUMENT,
+// with the path and what is wrong) when a member is compressed or encrypted,
+// overlaps another, has a name that is empty or absolute, holds a ".." part, a
+// backslash or a control character, appears twice (case ignored, as torch looks
+// names up), or when there are more than `kMaxMembers` of them. ZIP64 is
+// understood. What other readers might read differently is refused too: an
+// archive comment, a second name in an extra field, gaps around the central
+// directory, records that contradict each other.
 //
-// Immutable after Open; thread-safe. Views stay valid as long as the archive (share
-// it). Pages come from the page cache, shared by all processes that map the file.
+// Immutable after Open; thread-safe. Views stay valid as long as the archive
+// (share it). Pages come from the page cache, shared by all processes that map
+// the file. A file that is cut short while it is mapped raises SIGBUS at the
+// next access: replace model files by rename, never in place.
 #pragma once
 
 #include <cstddef>
@@ -30,19 +36,23 @@ class ZipArchive {
     uint32_t crc32 = 0;   // as recorded; ReadChecked verifies it
   };
 
-  static absl::StatusOr<std::shared_ptr<const ZipArchive>> Open(const std::string& path);
+  static absl::StatusOr<std::shared_ptr<const ZipArchive>> Open(
+      const std::string& path);
   ~ZipArchive();
 
   const std::string& path() const { return path_; }
   // By full name, sorted.
-  const std::map<std::string, Member, std::less<>>& members() const { return members_; }
+  const std::map<std::string, Member, std::less<>>& members() const {
+    return members_;
+  }
 
   // The content without verification of its checksum (a weight of gigabytes).
   // NOT_FOUND when there is no such member.
   absl::StatusOr<std::string_view> View(std::string_view name) const;
 
   // The content, at most `max_bytes` long, its CRC-32 verified.
-  absl::StatusOr<std::string_view> ReadChecked(std::string_view name, uint64_t max_bytes) const;
+  absl::StatusOr<std::string_view> ReadChecked(std::string_view name,
+                                               uint64_t max_bytes) const;
 
  private:
   ZipArchive(std::string path, const char* data, uint64_t size);

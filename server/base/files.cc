@@ -1,0 +1,223 @@
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/errno_status.h"
+#include "base/status_macros.h"
+
+namespace stoker {
+namespace {
+
+namespace fs = std::filesystem;
+
+absl::Status LastError(std::string_view operation, const std::string& path) {
+  return ErrnoStatus(errno, absl::StrCat(Absl(operation), " ", path));
+}
+
+class Descriptor {
+ public:
+  Descriptor(const std::string& path, int flags)
+      : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+class FlockLock : public FileLock {
+ public:
+  explicit FlockLock(Descriptor descriptor)
+      : descriptor_(std::move(descriptor)) {}
+
+ private:
+  const Descriptor descriptor_;  // closing it releases the lock
+};
+
+std::string ParentOf(const std::string& path) {
+  std::string parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent;
+}
+
+absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t done = write(fd, bytes.data(), bytes.size());
+    if (done < 0) {
+      if (errno == EINTR) continue;
+      return LastError("write", path);
+    }
+    bytes.remove_prefix(static_cast<size_t>(done));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Sync(const std::string& path, int flags) {
+  const Descriptor file(path, O_RDONLY | O_NOFOLLOW | flags);
+  if (!file.ok()) return LastError("open", path);
+  // Some network file systems refuse fsync on folders; there the rename itself
+  // is all the durability there is.
+  if (fsync(file.get()) != 0 && !(errno == EINVAL && flags == O_DIRECTORY)) {
+    return LastError("fsync", path);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  return Sync(path, O_DIRECTORY);
+}
+
+// Whether `path` still names the file behind `fd`.
+bool StillNamed(const std::string& path, int fd) {
+  struct stat opened, named;
+  return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+FileInfo::Type TypeOf(mode_t mode) {
+  if (S_ISREG(mode)) return FileInfo::Type::kFile;
+  if (S_ISDIR(mode)) return FileInfo::Type::kFolder;
+  if (S_ISLNK(mode)) return FileInfo::Type::kLink;
+  return FileInfo::Type::kOther;
+}
+
+class RealFiles : public Files {
+ public:
+  absl::StatusOr<std::string> Read(const std::string& path) override {
+    const Descriptor file(path, O_RDONLY);
+    if (!file.ok()) return LastError("open", path);
+    struct stat info;
+    if (fstat(file.get(), &info) != 0) return LastError("stat", path);
+    std::string bytes;
+    // One byte more than the size, so that a file which did not grow takes one
+    // read and one that ends it.
+    size_t room = static_cast<size_t>(std::max<off_t>(info.st_size, 0)) + 1;
+    while (true) {
+      const size_t used = bytes.size();
+      bytes.resize(used + room);
+      const ssize_t got = read(file.get(), bytes.data() + used, room);
+      if (got < 0 && errno != EINTR) return LastError("read", path);
+      bytes.resize(used + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+      if (got == 0) return bytes;
+      room = 4096;
+    }
+  }
+
+  absl::Status Write(const std::string& path, std::string_view bytes) override {
+    const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!file.ok()) return LastError("create", path);
+    RETURN_IF_ERROR(WriteAll(file.get(), bytes, path));
+    if (fsync(file.get()) != 0) return LastError("fsync", path);
+    return absl::OkStatus();
+  }
+
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    if (rename(from.c_str(), to.c_str()) != 0) {
+      return LastError(absl::StrCat("rename ", from, " to"), to);
+    }
+    return SyncFolder(ParentOf(to));
+  }
+
+  absl::Status SyncTree(const std::string& path) override {
+    ASSIGN_OR_RETURN(const FileInfo info, Stat(path));
+    if (info.type == FileInfo::Type::kFile) return Sync(path, 0);
+    if (info.type != FileInfo::Type::kFolder) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, List(path));
+    for (const std::string& name : names) {
+      RETURN_IF_ERROR(SyncTree(absl::StrCat(path, "/", name)));
+    }
+    return SyncFolder(path);
+  }
+
+  absl::Status MakeFolders(const std::string& path) override {
+    if (mkdir(path.c_str(), 0700) == 0) return SyncFolder(ParentOf(path));
+    if (errno == ENOENT && ParentOf(path) != path) {
+      RETURN_IF_ERROR(MakeFolders(ParentOf(path)));
+      if (mkdir(path.c_str(), 0700) == 0) return SyncFolder(ParentOf(path));
+    }
+    if (errno != EEXIST) return LastError("create folder", path);
+    std::error_code error;
+    if (fs::is_directory(path, error)) return absl::OkStatus();
+    return absl::AlreadyExistsError(
+        absl::StrCat("create folder ", path, ": something else has that name"));
+  }
+
+  absl::Status Remove(const std::string& path) override {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) return ErrnoStatus(error.value(), absl::StrCat("remove ", path));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<std::vector<std::string>> List(
+      const std::string& folder) override {
+    std::error_code error;
+    std::vector<std::string> names;
+    for (fs::directory_iterator it(folder, error), end; !error && it != end;
+         it.increment(error)) {
+      names.push_back(it->path().filename());
+    }
+    if (error) return ErrnoStatus(error.value(), absl::StrCat("list ", folder));
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  absl::StatusOr<int64_t> Size(const std::string& path) override {
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0) return LastError("stat", path);
+    return info.st_size;
+  }
+
+  absl::StatusOr<FileInfo> Stat(const std::string& path) override {
+    struct stat info;
+    if (lstat(path.c_str(), &info) != 0) return LastError("stat", path);
+    return FileInfo{.type = TypeOf(info.st_mode),
+                    .bytes = info.st_size,
+                    .owner = info.st_uid,
+                    .permissions = info.st_mode & 07777};
+  }
+
+  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(
+      const std::string& path) override {
+    while (true) {
+      // Read-only, so that an existing lock file on a read-only disk will do.
+      Descriptor file(path, O_RDONLY | O_CREAT);
+      if (!file.ok()) return LastError("open lock file", path);
+      if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) return nullptr;
+        if (errno == EINTR) continue;
+        return LastError("lock", path);
+      }
+      // The previous holder may have removed the file between open and flock.
+      if (StillNamed(path, file.get())) {
+        return std::make_unique<FlockLock>(std::move(file));
+      }
+    }
+  }
+};
+
+}  // namespace
+
+Files& Files::Real() {
+  // Leaked on purpose: it has no state and outlives every user.
+  static Files& files = *new RealFiles;
+  return files;
+}
+
+}  // namespace stoker
