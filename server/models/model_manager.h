@@ -1,5 +1,6 @@
-// Lifecycle of model versions: follows the repository, loads, warms up, publishes,
-// drains, unloads. Decisions are made on one lifecycle thread; requests only read.
+// Lifecycle of model versions: follows the repository, loads, warms up,
+// publishes, drains, unloads. Decisions are made on one lifecycle thread;
+// requests only read.
 //
 // Thread-safe.
 #pragma once
@@ -34,11 +35,11 @@ class ModelHandle {
   const ModelSpec& spec() const;
   VersionStats& stats() const;
 
-  // Checks dimension bounds, finds the bucket, hands the task to the batcher. `inputs`
-  // must have the spec's dtypes and ranks already (rpc/tensor_codec checks them). Takes
-  // the task on OK. INVALID_ARGUMENT: a size outside the program's bounds;
-  // OUT_OF_RANGE: fits no bucket and the model rejects that; UNAVAILABLE: queue full
-  // or the version is going away.
+  // Checks dimension bounds, finds the bucket, hands the task to the batcher.
+  // `inputs` must have the spec's dtypes and ranks already (rpc/tensor_codec
+  // checks them). Takes the task on OK. INVALID_ARGUMENT: a size outside the
+  // program's bounds; OUT_OF_RANGE: fits no bucket and the model rejects that;
+  // UNAVAILABLE: queue full or the version is going away.
   absl::Status Submit(std::unique_ptr<InferTask>& task) const;
   // Ends cancelled tasks that are still queued.
   void SweepCancelled() const;
@@ -52,41 +53,47 @@ struct VersionStatus {
   std::string model;
   int64_t version = 0;
   VersionState state = VersionState::kNew;
-  std::string reason;  // "warming up: bucket 3 of 8 (batch=1,tokens=64): build, 12 s", or an error
+  std::string reason;  // "warming up: bucket 3 of 8 (batch=1,tokens=64): build,
+                       // 12 s", or an error
   bool newest = false;
 };
 
 struct ModelManagerOptions {
-  absl::Duration poll_interval = absl::ZeroDuration();  // 0: read the repository once
-  int cores = 1;                                        // of this host
+  absl::Duration poll_interval =
+      absl::ZeroDuration();       // 0: read the repository once
+  int cores = 1;                  // of this host
   bool verify_promotions = true;  // parity and profit checks before promotion
 };
 
 class ModelManager {
  public:
-  ModelManager(ModelManagerOptions options, ModelRepository& repository, KernelCache* cache,
-               CompileBroker* broker, ExecutableLoader& loader, Clock& clock,
-               MetricRegistry& metrics);
+  ModelManager(ModelManagerOptions options, ModelRepository& repository,
+               KernelCache* cache, CompileBroker* broker,
+               ExecutableLoader& loader, Clock& clock, MetricRegistry& metrics);
   ~ModelManager();
 
   // Starts the lifecycle thread.
   void Start();
 
-  // The published version; 0: the newest. NOT_FOUND / UNAVAILABLE with Triton's texts.
-  absl::StatusOr<ModelHandle> Acquire(std::string_view model, int64_t version) const;
+  // The published version; 0: the newest. NOT_FOUND / UNAVAILABLE with Triton's
+  // texts.
+  absl::StatusOr<ModelHandle> Acquire(std::string_view model,
+                                      int64_t version) const;
   // Whether Acquire would succeed; never an error.
   bool Ready(std::string_view model, int64_t version) const;
   std::vector<VersionStatus> Index() const;
-  // Every wanted version is serving or has failed, at least one repository poll is
-  // done, and the server is not draining.
+  // Every wanted version is serving or has failed, at least one repository poll
+  // is done, and the server is not draining.
   bool ServerReady() const;
   // Models that had at least one version wanted.
   std::vector<std::string> ModelNames() const;
 
-  // Called after each change of any readiness, from the lifecycle thread. Set before Start.
+  // Called after each change of any readiness, from the lifecycle thread. Set
+  // before Start.
   void OnReadinessChange(std::function<void()> listener);
 
-  // Not ready from now on; finishes queued and running requests until `deadline`, stops.
+  // Not ready from now on; finishes queued and running requests until
+  // `deadline`, stops.
   void Drain(absl::Time deadline);
 
  private:

@@ -14,7 +14,7 @@ enum class VersionState {
   kServing,   // published: requests are taken
   kDraining,  // no new requests; the last handles are being waited for
   kUnloaded,
-  kFailed,    // with a reason; never serves
+  kFailed,  // with a reason; never serves
 };
 
 std::string_view VersionStateName(VersionState state);  // "serving"

@@ -21,10 +21,11 @@ struct DurationStat {
 };
 
 struct StatsSnapshot {
-  uint64_t inference_count = 0;  // rows answered
-  uint64_t execution_count = 0;  // batches run
+  uint64_t inference_count = 0;   // rows answered
+  uint64_t execution_count = 0;   // batches run
   int64_t last_inference_ms = 0;  // Unix time
-  DurationStat success, fail, queue, compute_input, compute_infer, compute_output;
+  DurationStat success, fail, queue, compute_input, compute_infer,
+      compute_output;
   struct Batch {
     DurationStat compute_input, compute_infer, compute_output;
   };
@@ -36,8 +37,8 @@ class VersionStats {
   VersionStats(MetricRegistry& metrics, const Labels& labels);
 
   // Once per request, when its answer is written. `total`: arrival to answer.
-  void RecordSuccess(const InferResult& result, int64_t rows, absl::Duration total,
-                     absl::Time now);
+  void RecordSuccess(const InferResult& result, int64_t rows,
+                     absl::Duration total, absl::Time now);
   void RecordFailure(const absl::Status& status, absl::Duration total);
   // Once per batch, by the version.
   void RecordBatch(int64_t rows, absl::Duration assemble, absl::Duration run,

@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Installs what Stoker's build, compiler, exporter and tests need on Debian 12 or
+# Ubuntu 24.04: system packages, and a Python environment from a locked requirements
+# file. Idempotent; takes seconds when nothing is missing.
+#
+#   deploy/install.sh            what building, compiling, exporting and serving need
+#   deploy/install.sh --tests    that, and what tests/run.sh needs
+#   deploy/install.sh --python   print the environment's Python and exit
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+
+packages=(
+  build-essential ca-certificates ccache cmake git ninja-build pkg-config unzip
+  libabsl-dev libcli11-dev libgmock-dev libgrpc++-dev libgrpc-dev libgtest-dev
+  libprotobuf-dev libspdlog-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev
+  prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
+  python3 python3-dev python3-venv
+)
+test_packages=(clang clang-format clang-tidy prometheus)
+need_disk_kb=$((5 * 1024 * 1024))
+
+missing_packages() {
+  local name
+  for name in "${packages[@]}"; do
+    dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -q '^installed$' ||
+      printf '%s\n' "$name"
+  done
+}
+
+install_packages() {
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || {
+      echo "not root and no sudo; ask an administrator to run: apt-get install $*"
+      return 1
+    }
+    as_root=(sudo)
+  fi
+  # RUNLEVEL=1: services (of the package that carries promtool) are not started.
+  "${as_root[@]}" apt-get update &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+      apt-get install -y --no-install-recommends "$@"
+}
+
+make_environment() {
+  local venv=$1
+  rm -rf "$venv.new"
+  "$base_python" -m venv "$venv.new" &&
+    "$venv.new/bin/pip" install --disable-pip-version-check --require-hashes \
+      --no-deps -r "$lock_file" &&
+    rm -rf "$venv" && mv "$venv.new" "$venv" &&
+    # A venv's scripts name its folder; only `python` is used, which does not.
+    "$venv/bin/python" -c 'import torch; assert torch.__version__.startswith("2.11.0")'
+}
+
+case ${1:-} in
+  --python)
+    printf '%s/bin/python\n' "$(venv_folder)"
+    exit 0
+    ;;
+  --tests) packages+=("${test_packages[@]}") ;;
+  '') ;;
+  *)
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    exit 2
+    ;;
+esac
+
+command -v apt-get >/dev/null || fail "apt-get is needed: Debian 12 or Ubuntu 24.04"
+[ "$(uname -m)" = x86_64 ] || fail "x86_64 is needed, this is $(uname -m)"
+
+mapfile -t missing < <(missing_packages)
+venv=$(venv_folder)
+if [ ${#missing[@]} -gt 0 ] || [ ! -x "$venv/bin/python" ]; then
+  mkdir -p "$STOKER_HOME"
+  free_kb=$(df -Pk "$STOKER_HOME" | awk 'NR == 2 { print $4 }')
+  echo "  About 5 GB of disk will be used, most of it by torch, in $STOKER_HOME"
+  [ "$free_kb" -ge "$need_disk_kb" ] ||
+    fail "5 GB are needed in $STOKER_HOME, $((free_kb / 1024)) MB are free"
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+  step "system packages (${#missing[@]} missing)" install_packages "${missing[@]}"
+fi
+[ -x "$venv/bin/python" ] || step "Python environment with torch 2.11.0" make_environment "$venv"

@@ -1,0 +1,47 @@
+# Sourced by the scripts here and by tests/run.sh: where things live, and steps that
+# say what they do, how long it took and, when they fail, why.
+
+repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# Everything kept between runs: the Python environment, compiler and kernel caches.
+STOKER_HOME=${STOKER_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker}
+export CCACHE_DIR=${CCACHE_DIR:-$STOKER_HOME/ccache}
+lock_file=$repo_root/deploy/requirements.lock
+base_python=/usr/bin/python3
+
+fail() {
+  printf '\nstoker: %s\n' "$*" >&2
+  exit 1
+}
+
+# step "what it does" command [arguments]: output goes to a log, whose end is shown
+# when the command fails.
+step() {
+  local title=$1 log start
+  shift
+  mkdir -p "$STOKER_HOME/logs"
+  log=$STOKER_HOME/logs/$(printf '%s' "$title" | tr -cs 'a-zA-Z0-9' '-').log
+  start=$SECONDS
+  printf '%-58s' "  $title"
+  if "$@" >"$log" 2>&1 </dev/null; then
+    printf 'ok %5d s\n' $((SECONDS - start))
+  else
+    printf 'FAILED\n\n'
+    tail -n 25 "$log" >&2
+    fail "step \"$title\" failed; the whole log is $log"
+  fi
+}
+
+# The environment's folder changes with the locked requirements and the interpreter,
+# so that an old one is never taken for a new one.
+venv_folder() {
+  local tag
+  tag=$( (cat "$lock_file" && "$base_python" --version) | sha256sum | cut -c1-12)
+  printf '%s/venv-%s' "$STOKER_HOME" "$tag"
+}
+
+configure_and_build() {
+  local preset=$1
+  shift
+  cmake --preset "$preset" -S "$repo_root" -DSTOKER_PYTHON="$(venv_folder)/bin/python" &&
+    cmake --build "$repo_root/build/$preset" --parallel "$(nproc)" "$@"
+}

@@ -1,0 +1,146 @@
+#include "main/options.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+
+namespace stoker {
+namespace {
+
+std::string DefaultCache() {
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) {
+    return absl::StrCat(xdg, "/stoker/kernels");
+  }
+  const char* home = std::getenv("HOME");
+  return absl::StrCat(home ? home : "/var", "/.cache/stoker/kernels");
+}
+
+// `compiler/` beside the installed binary's prefix, else in the tree it was
+// built from.
+std::string DefaultCompilerFolder() {
+  std::error_code error;
+  const std::filesystem::path self =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path installed =
+      self.parent_path().parent_path() / "share/stoker";
+  if (!error && std::filesystem::exists(installed / "compiler", error)) {
+    return installed.string();
+  }
+  return STOKER_SOURCE_DIR;
+}
+
+std::string CheckAddress(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const std::string port =
+      colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool digits =
+      !port.empty() && port.size() <= 5 &&
+      std::all_of(port.begin(), port.end(),
+                  [](unsigned char c) { return std::isdigit(c); });
+  if (colon == 0 || !digits || std::stoi(port) > 65535) {
+    return absl::StrCat("expected host:port with a port of 0 to 65535, got \"",
+                        text, "\"");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
+  Options options;
+  options.cache = DefaultCache();
+  options.compiler_folder = DefaultCompilerFolder();
+  options.compile_jobs =
+      std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 4);
+
+  double poll_seconds = 0;
+  double drain_seconds = absl::ToDoubleSeconds(options.drain);
+  double compile_seconds = absl::ToDoubleSeconds(options.compile_timeout);
+  int64_t compile_mb = options.compile_memory_bytes >> 20;
+  bool no_compile = false;
+  bool no_checks = false;
+
+  CLI::App app{
+      "stokerd serves exported PyTorch programs over gRPC: it compiles each "
+      "shape "
+      "bucket once, proves it right, keeps it on disk and answers from it."};
+  app.set_version_flag("--version", STOKER_VERSION);
+  app.get_formatter()->column_width(34);
+  app.add_option(
+         "--model-repository", options.model_repository,
+         "folder with <model>/<version>/model.pt2, or with model.pt2 itself")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--model-name", options.model_name,
+                 "name of the model when the folder holds model.pt2 itself");
+  app.add_option("--cache", options.cache, "folder of compiled artifacts")
+      ->capture_default_str();
+  app.add_option("--listen", options.listen, "gRPC address; port 0: any")
+      ->check(CheckAddress)
+      ->capture_default_str();
+  app.add_option("--metrics-listen", options.metrics_listen,
+                 "HTTP address of /metrics; port 0: any")
+      ->check(CheckAddress)
+      ->capture_default_str();
+  app.add_option("--repository-poll-seconds", poll_seconds,
+                 "how often the repository is read again; 0: never")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--drain-seconds", drain_seconds,
+                 "time for requests to finish after SIGTERM")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--compiler-python", options.compiler_python,
+                 "Python that has torch 2.11.0")
+      ->capture_default_str();
+  app.add_option("--compiler-folder", options.compiler_folder,
+                 "folder that holds the Python package 'compiler'")
+      ->capture_default_str();
+  app.add_flag("--no-compile", no_compile,
+               "never compile; what the cache lacks is served eager");
+  app.add_option("--compile-jobs", options.compile_jobs, "compiles at a time")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--compile-timeout-seconds", compile_seconds,
+                 "limit of one compile")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--compile-memory-mb", compile_mb, "limit of one compile")
+      ->check(CLI::Range(int64_t{256}, int64_t{1} << 24))
+      ->capture_default_str();
+  app.add_flag("--no-promotion-checks", no_checks,
+               "serve compiled code without comparing it with eager first");
+  app.add_option("--log-level", options.log_level,
+                 "least severity that is logged")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const bool asked =
+        error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+    if (asked) {
+      app.exit(error);
+    } else {
+      std::fprintf(stderr, "stokerd: %s (see stokerd --help)\n", error.what());
+    }
+    exit_code = asked ? 0 : 2;
+    return std::nullopt;
+  }
+  options.repository_poll = absl::Seconds(poll_seconds);
+  options.drain = absl::Seconds(drain_seconds);
+  options.compile_timeout = absl::Seconds(compile_seconds);
+  options.compile_memory_bytes = compile_mb << 20;
+  options.promotion_checks = !no_checks;
+  if (no_compile) options.compiler_python.clear();
+  return options;
+}
+
+}  // namespace stoker

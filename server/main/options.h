@@ -1,0 +1,35 @@
+// What the command line says. Immutable once parsed.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace stoker {
+
+struct Options {
+  std::string model_repository;
+  std::string model_name;  // of a folder that holds model.pt2 itself
+  std::string cache;       // the kernel cache's folder
+  std::string listen = "0.0.0.0:8001";
+  std::string metrics_listen = "0.0.0.0:8002";
+  absl::Duration repository_poll = absl::ZeroDuration();
+  absl::Duration drain = absl::Seconds(30);
+
+  std::string compiler_python = "python3";  // empty: this host compiles nothing
+  std::string compiler_folder;  // holds the Python package `compiler`
+  int compile_jobs = 1;
+  absl::Duration compile_timeout = absl::Minutes(15);
+  int64_t compile_memory_bytes = int64_t{8} << 30;
+  bool promotion_checks = true;
+
+  std::string log_level = "info";
+};
+
+// The options, or nullopt when the process should end now with `exit_code`
+// (help and version: 0, a mistake: 2, after one line on stderr that names the
+// flag).
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code);
+
+}  // namespace stoker

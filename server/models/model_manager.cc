@@ -1,0 +1,447 @@
+#include "models/model_manager.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/thread.h"
+#include "metrics/catalog.h"
+#include "models/model_version.h"
+#include "models/version_policy.h"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+constexpr absl::Duration kReplacedVersionDrain = absl::Seconds(30);
+
+// What requests see. Replaced as a whole, never changed.
+struct Published {
+  // model → version → what serves it
+  std::map<std::string, std::map<int64_t, std::shared_ptr<ModelVersion>>,
+           std::less<>>
+      models;
+};
+
+// A version on its way through its life. Fields are the lifecycle thread's,
+// except where a comment says otherwise.
+struct Managed {
+  std::string model;
+  int64_t version = 0;
+  std::shared_ptr<const ModelSpec>
+      spec;  // null: the repository could not read it
+  bool wanted = true;
+  VersionState state = VersionState::kNew;
+  std::string reason;
+  std::shared_ptr<ModelVersion> running;
+  Thread loader;  // runs Load and WarmUp; posts what became of them
+};
+
+}  // namespace
+
+ModelHandle::ModelHandle(std::shared_ptr<ModelVersion> version)
+    : version_(std::move(version)) {}
+const ModelSpec& ModelHandle::spec() const { return version_->spec(); }
+VersionStats& ModelHandle::stats() const { return version_->stats(); }
+absl::Status ModelHandle::Submit(std::unique_ptr<InferTask>& task) const {
+  return version_->Submit(task);
+}
+void ModelHandle::SweepCancelled() const { version_->SweepCancelled(); }
+
+struct ModelManager::Impl {
+  Impl(ModelManagerOptions opts, ModelRepository& repo,
+       VersionDeps version_deps)
+      : options(opts), repository(repo), deps(std::move(version_deps)) {
+    deps.server_ready = [this] { return Ready(); };
+  }
+
+  // --- lifecycle thread ---
+  void Run();
+  void Poll();
+  void Follow(const RepositorySnapshot& snapshot);
+  void Reconcile();
+  void Load(Managed& managed);
+  void Unload(Managed& managed, absl::Time deadline);
+  void Loaded(Managed& managed, const absl::Status& status);
+  void Transition(Managed& managed, VersionState to, std::string reason = "");
+  void Publish();
+  void StopAll();
+  std::vector<VersionSnapshot> Snapshots() const;
+
+  void Post(std::function<void()> event) ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    events.push_back(std::move(event));
+  }
+
+  bool Ready() const ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    return ready;
+  }
+
+  const ModelManagerOptions options;
+  ModelRepository& repository;
+  VersionDeps deps;
+  std::function<void()> listener;  // set before Start
+
+  // The lifecycle thread's own.
+  std::deque<std::unique_ptr<Managed>> versions;
+  bool polled = false;
+
+  mutable absl::Mutex mu;
+  std::deque<std::function<void()>> events ABSL_GUARDED_BY(mu);
+  bool draining ABSL_GUARDED_BY(mu) = false;
+  absl::Time drain_deadline ABSL_GUARDED_BY(mu) = absl::InfiniteFuture();
+  bool ready ABSL_GUARDED_BY(mu) = false;
+  std::shared_ptr<const Published> published ABSL_GUARDED_BY(mu) =
+      std::make_shared<Published>();
+  std::vector<VersionStatus> index ABSL_GUARDED_BY(mu);
+  // For progress texts of versions that are still warming.
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<ModelVersion>>
+      warming ABSL_GUARDED_BY(mu);
+
+  Thread thread;  // last
+};
+
+void ModelManager::Impl::Run() {
+  absl::Time next_poll = deps.clock->Now();
+  while (true) {
+    std::deque<std::function<void()>> now;
+    bool stop = false;
+    {
+      absl::MutexLock lock(&mu);
+      auto awake = [this] {
+        mu.AssertReaderHeld();
+        return !events.empty() || draining;
+      };
+      deps.clock->AwaitWithDeadline(&mu, absl::Condition(&awake), next_poll);
+      now.swap(events);
+      stop = draining;
+    }
+    for (const std::function<void()>& event : now) event();
+    if (stop) break;
+    if (deps.clock->Now() >= next_poll) {
+      Poll();
+      next_poll = options.poll_interval > absl::ZeroDuration()
+                      ? deps.clock->Now() + options.poll_interval
+                      : absl::InfiniteFuture();
+    }
+    Reconcile();
+    Publish();
+  }
+  StopAll();
+}
+
+void ModelManager::Impl::Poll() {
+  absl::StatusOr<RepositorySnapshot> snapshot = repository.Poll();
+  if (!snapshot.ok()) {
+    // What is served stays served: an unreadable folder is no wish to unload.
+    spdlog::error("repository {}: {}", repository.root(),
+                  snapshot.status().message());
+    return;
+  }
+  polled = true;
+  if (snapshot->empty()) {
+    spdlog::warn("repository {} holds no model", repository.root());
+  }
+  Follow(*snapshot);
+}
+
+void ModelManager::Impl::Follow(const RepositorySnapshot& snapshot) {
+  for (auto& managed : versions) managed->wanted = false;
+  for (const DesiredVersion& desired : snapshot) {
+    const std::shared_ptr<const ModelSpec> spec =
+        desired.spec.ok() ? *desired.spec : nullptr;
+    const std::string error(desired.spec.status().message());
+    auto known = std::find_if(
+        versions.begin(), versions.end(), [&](const auto& managed) {
+          return managed->model == desired.model &&
+                 managed->version == desired.version && managed->spec == spec &&
+                 (spec != nullptr || managed->reason == error);
+        });
+    if (known != versions.end()) {
+      (*known)->wanted = true;
+      continue;
+    }
+    auto managed = std::make_unique<Managed>();
+    managed->model = desired.model;
+    managed->version = desired.version;
+    managed->spec = spec;
+    if (spec == nullptr) Transition(*managed, VersionState::kFailed, error);
+    versions.push_back(std::move(managed));
+  }
+}
+
+std::vector<VersionSnapshot> ModelManager::Impl::Snapshots() const {
+  std::vector<VersionSnapshot> snapshots;
+  for (const auto& managed : versions) {
+    snapshots.push_back(
+        {managed->model, managed->version, managed->state, managed->wanted});
+  }
+  return snapshots;
+}
+
+void ModelManager::Impl::Reconcile() {
+  while (const std::optional<Action> action = NextAction(Snapshots())) {
+    Managed& managed = *versions[static_cast<size_t>(action->index)];
+    if (action->kind == Action::Kind::kLoad) {
+      Load(managed);
+    } else {
+      Unload(managed, deps.clock->Now() + kReplacedVersionDrain);
+    }
+  }
+  std::erase_if(versions, [](const auto& managed) {
+    return !managed->wanted && (managed->state == VersionState::kUnloaded ||
+                                managed->state == VersionState::kFailed);
+  });
+}
+
+void ModelManager::Impl::Load(Managed& managed) {
+  Transition(managed, VersionState::kLoading);
+  managed.running = std::make_shared<ModelVersion>(managed.spec, deps);
+  managed.loader =
+      Thread(absl::StrCat("load-", managed.model),
+             [this, &managed, version = managed.running.get()] {
+               const absl::Status loaded = version->Load();
+               Post([this, &managed, loaded] { Loaded(managed, loaded); });
+               if (!loaded.ok()) return;
+               version->WarmUp();
+               Post([this, &managed] {
+                 if (managed.state == VersionState::kWarming) {
+                   Transition(managed, VersionState::kServing);
+                 }
+                 spdlog::info("{}: warm-up done", managed.spec->Label());
+               });
+             });
+}
+
+void ModelManager::Impl::Loaded(Managed& managed, const absl::Status& status) {
+  if (managed.state != VersionState::kLoading) return;  // unloaded meanwhile
+  if (!status.ok()) {
+    Transition(managed, VersionState::kFailed, std::string(status.message()));
+    managed.running->Stop(absl::InfinitePast());
+    managed.loader.Join();
+    managed.running.reset();
+    return;
+  }
+  const bool serve_now = managed.spec->ready_when == ReadyWhen::kEager ||
+                         managed.running->Progress().empty();
+  Transition(managed,
+             serve_now ? VersionState::kServing : VersionState::kWarming);
+}
+
+void ModelManager::Impl::Unload(Managed& managed, absl::Time deadline) {
+  if (managed.state == VersionState::kServing) {
+    Transition(managed, VersionState::kDraining);
+    Publish();  // no new request finds it
+  }
+  if (managed.running != nullptr) {
+    // Requests that hold a handle get their answer or UNAVAILABLE; the last
+    // handle frees the object, whose threads have ended by then.
+    managed.running->Stop(deadline);
+    managed.loader.Join();
+    managed.running.reset();
+  }
+  Transition(managed, VersionState::kUnloaded);
+}
+
+void ModelManager::Impl::Transition(Managed& managed, VersionState to,
+                                    std::string reason) {
+  const absl::Status legal = CheckTransition(managed.state, to);
+  if (!legal.ok()) {
+    spdlog::critical("{}:{}: {}", managed.model, managed.version,
+                     legal.message());
+    std::abort();
+  }
+  auto gauge = [&](VersionState state, double value) {
+    deps.metrics
+        ->Gauge(metric::kModelState,
+                {{"model", managed.model},
+                 {"version", absl::StrCat(managed.version)},
+                 {"state", std::string(VersionStateName(state))}})
+        .Set(value);
+  };
+  gauge(managed.state, 0);
+  gauge(to, 1);
+  const std::string text = absl::StrCat(managed.model, ":", managed.version,
+                                        ": ", VersionStateName(managed.state),
+                                        " -> ", VersionStateName(to));
+  if (to == VersionState::kFailed) {
+    spdlog::error("{}: {}", text, reason);
+  } else {
+    spdlog::info("{}", text);
+  }
+  managed.state = to;
+  managed.reason = std::move(reason);
+}
+
+void ModelManager::Impl::Publish() {
+  auto next = std::make_shared<Published>();
+  std::vector<VersionStatus> lines;
+  decltype(warming) on_the_way;
+  bool settled = polled;
+  bool any_serving = false;
+  bool any_wanted = false;
+  for (const auto& managed : versions) {
+    const bool serving = managed->state == VersionState::kServing;
+    if (serving) {
+      // A reloaded version comes later in the list and replaces its older self.
+      next->models[managed->model][managed->version] = managed->running;
+    }
+    any_serving |= serving;
+    any_wanted |= managed->wanted;
+    settled &=
+        !managed->wanted || serving || managed->state == VersionState::kFailed;
+    lines.push_back({managed->model, managed->version, managed->state,
+                     managed->reason, false});
+    if (managed->running != nullptr) {
+      on_the_way[{managed->model, managed->version}] = managed->running;
+    }
+  }
+  for (VersionStatus& line : lines) {
+    auto model = next->models.find(line.model);
+    line.newest = model != next->models.end() &&
+                  model->second.rbegin()->first == line.version;
+  }
+  const bool now_ready = settled && (any_serving || !any_wanted);
+  bool became_ready = false;
+  std::shared_ptr<const Published> old;  // freed without the lock
+  {
+    absl::MutexLock lock(&mu);
+    became_ready = now_ready && !ready;
+    ready = now_ready && !draining;
+    old = std::exchange(published, next);
+    index.swap(lines);
+    warming.swap(on_the_way);
+  }
+  if (became_ready) {
+    deps.metrics->Gauge(metric::kReadyTimestamp)
+        .Set(absl::ToDoubleSeconds(deps.clock->Now() - absl::UnixEpoch()));
+  }
+  if (listener) listener();
+}
+
+void ModelManager::Impl::StopAll() {
+  absl::Time deadline;
+  {
+    absl::MutexLock lock(&mu);
+    deadline = drain_deadline;
+    ready = false;
+  }
+  deps.metrics->Gauge(metric::kReadyTimestamp).Set(0);
+  for (auto& managed : versions) {
+    if (managed->state != VersionState::kFailed &&
+        managed->state != VersionState::kUnloaded) {
+      Unload(*managed, deadline);
+    }
+  }
+  Publish();
+}
+
+ModelManager::ModelManager(ModelManagerOptions options,
+                           ModelRepository& repository, KernelCache* cache,
+                           CompileBroker* broker, ExecutableLoader& loader,
+                           Clock& clock, MetricRegistry& metrics) {
+  VersionDeps deps;
+  deps.cache = cache;
+  deps.broker = broker;
+  deps.loader = &loader;
+  deps.clock = &clock;
+  deps.metrics = &metrics;
+  deps.cores = options.cores;
+  deps.verify_promotions = options.verify_promotions;
+  impl_ = std::make_unique<Impl>(options, repository, std::move(deps));
+}
+
+ModelManager::~ModelManager() { Drain(absl::InfinitePast()); }
+
+void ModelManager::OnReadinessChange(std::function<void()> listener) {
+  impl_->listener = std::move(listener);
+}
+
+void ModelManager::Start() {
+  impl_->thread = Thread("lifecycle", [this] { impl_->Run(); });
+}
+
+void ModelManager::Drain(absl::Time deadline) {
+  {
+    absl::MutexLock lock(&impl_->mu);
+    if (!impl_->draining) impl_->drain_deadline = deadline;
+    impl_->draining = true;
+    impl_->ready = false;
+  }
+  impl_->thread.Join();
+}
+
+absl::StatusOr<ModelHandle> ModelManager::Acquire(std::string_view model,
+                                                  int64_t version) const {
+  std::shared_ptr<const Published> published;
+  bool known_model = false;
+  bool known_version = false;
+  {
+    absl::MutexLock lock(&impl_->mu);
+    published = impl_->published;
+    auto found = published->models.find(model);
+    if (found != published->models.end()) {
+      auto chosen = version == 0 ? std::prev(found->second.end())
+                                 : found->second.find(version);
+      if (chosen != found->second.end()) return ModelHandle(chosen->second);
+    }
+    for (const VersionStatus& line : impl_->index) {
+      if (line.model != model) continue;
+      known_model = true;
+      known_version |= line.version == version;
+    }
+  }
+  if (!known_model) {
+    return absl::NotFoundError(
+        absl::StrCat("Request for unknown model: '", model, "' is not found"));
+  }
+  if (version != 0 && !known_version) {
+    return absl::NotFoundError(absl::StrCat("Request for unknown model: '",
+                                            model, "' version ", version,
+                                            " is not found"));
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "Request for unknown model: '", model, "' ",
+      version == 0
+          ? std::string("has no available versions")
+          : absl::StrCat("version ", version, " is not at ready state")));
+}
+
+bool ModelManager::Ready(std::string_view model, int64_t version) const {
+  return Acquire(model, version).ok();
+}
+
+std::vector<VersionStatus> ModelManager::Index() const {
+  std::vector<VersionStatus> lines;
+  std::map<std::pair<std::string, int64_t>, std::shared_ptr<ModelVersion>>
+      running;
+  {
+    absl::MutexLock lock(&impl_->mu);
+    lines = impl_->index;
+    running = impl_->warming;
+  }
+  for (VersionStatus& line : lines) {
+    auto found = running.find({line.model, line.version});
+    if (found == running.end()) continue;
+    const std::string progress = found->second->Progress();
+    if (!progress.empty()) line.reason = absl::StrCat("warming up: ", progress);
+  }
+  return lines;
+}
+
+bool ModelManager::ServerReady() const { return impl_->Ready(); }
+
+std::vector<std::string> ModelManager::ModelNames() const {
+  absl::MutexLock lock(&impl_->mu);
+  std::set<std::string> names;
+  for (const VersionStatus& line : impl_->index) names.insert(line.model);
+  return {names.begin(), names.end()};
+}
+
+}  // namespace stoker

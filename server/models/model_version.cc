@@ -1,0 +1,241 @@
+#include "models/model_version.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "metrics/catalog.h"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+Labels VersionLabels(const ModelSpec& spec) {
+  return {{"model", spec.name}, {"version", absl::StrCat(spec.version)}};
+}
+
+Labels With(Labels labels, const std::string& key, std::string_view value) {
+  labels[key] = value;
+  return labels;
+}
+
+std::vector<bool> Paddable(const ModelSpec& spec) {
+  std::vector<bool> paddable;
+  for (const DimensionSpec& dimension : spec.dimensions) {
+    paddable.push_back(dimension.padding);
+  }
+  if (spec.batch_dimension.has_value()) {
+    paddable[static_cast<size_t>(*spec.batch_dimension)] = true;
+  }
+  return paddable;
+}
+
+BatchLayout Layout(const ModelSpec& spec) {
+  BatchLayout layout;
+  for (const InputSpec& input : spec.inputs) {
+    layout.inputs.push_back({input.dtype, input.dims, input.pad_value});
+  }
+  for (const OutputSpec& output : spec.outputs) {
+    layout.outputs.push_back({output.dtype, output.dims});
+  }
+  layout.batch_dimension = spec.batch_dimension;
+  layout.max_batch_rows = std::max<int64_t>(1, spec.max_batch_size);
+  layout.dimension_count = static_cast<int>(spec.dimensions.size());
+  layout.paddable = Paddable(spec);
+  return layout;
+}
+
+BatcherOptions QueueOptions(const ModelSpec& spec, const Labels& labels) {
+  BatcherOptions options;
+  options.name = spec.Label();
+  options.threads = spec.instances;
+  options.max_queue_requests = spec.queue.max_requests;
+  options.labels = labels;
+  return options;
+}
+
+int ComputeThreads(const ModelSpec& spec, int cores) {
+  return spec.threads > 0 ? spec.threads : std::max(1, cores / spec.instances);
+}
+
+}  // namespace
+
+ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
+                           const VersionDeps& deps)
+    : spec_(std::move(spec)),
+      deps_(deps),
+      labels_(VersionLabels(*spec_)),
+      threads_(ComputeThreads(*spec_, deps.cores)),
+      table_(spec_->buckets, Paddable(*spec_)),
+      plan_(MakeWarmupPlan(*spec_, threads_, HostCpuTarget(), TorchVersion())),
+      stats_(*deps.metrics, labels_),
+      contexts_(static_cast<size_t>(spec_->instances)),
+      inbox_(std::make_shared<Inbox>(plan_.size())),
+      attempts_(plan_.size(), 0),
+      batcher_(QueueOptions(*spec_, labels_), Layout(*spec_), *this,
+               *deps.clock, *deps.metrics) {
+  for (const WarmupStep& step : plan_) {
+    slots_.emplace_back(step.name, *deps_.metrics,
+                        With(labels_, "bucket", step.name));
+    slots_.back().SetKey(step.request.key.hex());
+  }
+  UpdateWarmupGauge();
+}
+
+ModelVersion::~ModelVersion() { Stop(absl::InfinitePast()); }
+
+void ModelVersion::Stop(absl::Time deadline) {
+  {
+    absl::MutexLock lock(&inbox_->mu);  // wakes WarmUp, which waits on it
+    inbox_->stopping = true;
+  }
+  batcher_.Stop(deadline);
+}
+
+bool ModelVersion::stopping() const {
+  absl::MutexLock lock(&inbox_->mu);
+  return inbox_->stopping;
+}
+
+bool ModelVersion::AllIn(std::initializer_list<BucketState> states) const {
+  return std::all_of(slots_.begin(), slots_.end(), [&](const BucketSlot& s) {
+    const BucketState state = s.Read().state;
+    return std::find(states.begin(), states.end(), state) != states.end();
+  });
+}
+
+absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
+  for (size_t i = 0; i < spec_->dimensions.size(); ++i) {
+    const DimensionSpec& dimension = spec_->dimensions[i];
+    const int64_t size = task->sizes[i];
+    if (size < dimension.min || size > dimension.max) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "unexpected size of dimension '%s' for model '%s': expected %d to "
+          "%d, got %d",
+          dimension.name, spec_->name, dimension.min, dimension.max, size));
+    }
+  }
+  if (spec_->unmatched == Unmatched::kReject && Match(task->sizes) < 0) {
+    return absl::OutOfRangeError(absl::StrFormat(
+        "request fits no bucket of model '%s' and its model.yaml says "
+        "'unmatched: reject'; sizes %s",
+        spec_->name,
+        BucketName(ShapeBucket{task->sizes}, spec_->DimensionNames())));
+  }
+  if (spec_->queue.default_timeout != absl::InfiniteDuration()) {
+    task->deadline = std::min(
+        task->deadline, deps_.clock->Now() + spec_->queue.default_timeout);
+  }
+  return batcher_.Enqueue(task);
+}
+
+int ModelVersion::Match(absl::Span<const int64_t> sizes) const {
+  return table_.Match(sizes).value_or(-1);
+}
+
+const ShapeBucket& ModelVersion::bucket(int index) const {
+  return spec_->buckets[static_cast<size_t>(index)];
+}
+
+void ModelVersion::StartThread(int thread) {
+  contexts_[static_cast<size_t>(thread)] =
+      ExecutionContext::CreateCpu(threads_);
+}
+
+BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
+                                       absl::Span<const Tensor> inputs) {
+  ExecutionContext& context = *contexts_[static_cast<size_t>(thread)];
+  if (bucket >= 0) {
+    BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
+    if (auto compiled = slot.executable(thread)) {
+      Outcome outcome{compiled->Run(context, inputs), compiled->tier()};
+      if (outcome.result.ok() ||
+          outcome.result.status().code() != absl::StatusCode::kInternal) {
+        return outcome;
+      }
+      // The tier is lost, the request is not.
+      FallBack(bucket, "run", outcome.result.status().ToString());
+    }
+  }
+  absl::StatusOr<std::shared_ptr<Executable>> eager = Eager();
+  if (!eager.ok()) return {eager.status(), "eager"};
+  return {(*eager)->Run(context, inputs), (*eager)->tier()};
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> ModelVersion::Eager() {
+  absl::MutexLock lock(&eager_mu_);
+  if (eager_ == nullptr) {
+    ASSIGN_OR_RETURN(eager_, deps_.loader->OpenEager(spec_->program_path));
+    spdlog::info("{}: eager tier opened", spec_->Label());
+  }
+  return eager_;
+}
+
+void ModelVersion::LetEagerGo() {
+  std::shared_ptr<Executable> eager;  // freed without the lock
+  absl::MutexLock lock(&eager_mu_);
+  eager.swap(eager_);
+  if (eager != nullptr) {
+    spdlog::info("{}: eager tier let go, every bucket is compiled",
+                 spec_->Label());
+  }
+}
+
+void ModelVersion::FallBack(int bucket, std::string_view reason_label,
+                            std::string reason) {
+  BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
+  spdlog::warn("{} {}: stays on eager ({}): {}", spec_->Label(), slot.name(),
+               reason_label, reason);
+  deps_.metrics
+      ->Counter(metric::kFallbacks, With(labels_, "reason", reason_label))
+      .Add();
+  slot.Demote(absl::StrCat(reason_label, ": ", reason));
+  UpdateWarmupGauge();
+}
+
+void ModelVersion::UpdateWarmupGauge() {
+  const auto settled =
+      std::count_if(slots_.begin(), slots_.end(),
+                    [](const BucketSlot& slot) { return slot.settled(); });
+  auto set = [&](std::string_view progress, double value) {
+    deps_.metrics
+        ->Gauge(metric::kWarmupBuckets, With(labels_, "progress", progress))
+        .Set(value);
+  };
+  set("total", static_cast<double>(plan_.size()));
+  set("settled", static_cast<double>(settled));
+}
+
+std::string ModelVersion::Progress() const {
+  int settled = 0;
+  std::string current;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const BucketSlot& slot = slots_[i];
+    if (slot.settled()) {
+      ++settled;
+      continue;
+    }
+    const BucketSlot::Snapshot now = slot.Read();
+    if (!current.empty() || now.state == BucketState::kPending) continue;
+    Inbox::Phase phase;
+    {
+      absl::MutexLock lock(&inbox_->mu);
+      phase = inbox_->phases[i];
+    }
+    if (now.state != BucketState::kCompiling || phase.name.empty()) {
+      current =
+          absl::StrCat("; ", slot.name(), ": ", BucketStateName(now.state));
+      continue;
+    }
+    current = absl::StrFormat(
+        "; %s: %s, %.0f s", slot.name(), phase.name,
+        absl::ToDoubleSeconds(deps_.clock->Now() - phase.since));
+  }
+  if (settled == static_cast<int>(slots_.size())) return "";
+  return absl::StrCat(settled, " of ", slots_.size(), " buckets settled",
+                      current);
+}
+
+}  // namespace stoker

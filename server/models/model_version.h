@@ -1,0 +1,152 @@
+// One version of one model: its weights, its eager floor, a slot per bucket and
+// the batcher that runs them.
+//
+// Thread-safe. Load, WarmUp and Stop are called once each, in this order; Stop
+// from another thread ends a running WarmUp.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "batching/batcher.h"
+#include "compile_broker/compile_broker.h"
+#include "kernel_cache/kernel_cache.h"
+#include "metrics/metrics.h"
+#include "models/bucket_slot.h"
+#include "models/version_stats.h"
+#include "models/warmup_plan.h"
+#include "repository/model_spec.h"
+#include "runner/executable_loader.h"
+
+namespace stoker {
+
+// What a version works with; outlives it.
+struct VersionDeps {
+  KernelCache* cache = nullptr;     // null: no cache on this host, eager only
+  CompileBroker* broker = nullptr;  // null with a null cache
+  ExecutableLoader* loader = nullptr;
+  Clock* clock = nullptr;
+  MetricRegistry* metrics = nullptr;
+  int cores = 1;
+  bool verify_promotions = true;
+  std::function<bool()> server_ready;
+};
+
+class ModelVersion final : private BatchRunner {
+ public:
+  ModelVersion(std::shared_ptr<const ModelSpec> spec, const VersionDeps& deps);
+  // Stop(now) unless stopped already.
+  ~ModelVersion() override;
+
+  const ModelSpec& spec() const { return *spec_; }
+  VersionStats& stats() { return stats_; }
+
+  // Maps the weights, opens what the cache holds and, where that leaves a
+  // bucket without an executable, the eager form. After OK requests can be
+  // served. This is the only step whose failure fails the version.
+  absl::Status Load();
+  // Settles every bucket that is left: compile, open, check, promote or stay
+  // eager. Returns when all are settled or Stop was called. Never fails the
+  // version.
+  void WarmUp();
+  // Ends WarmUp, refuses new tasks, runs queued ones until `deadline`.
+  void Stop(absl::Time deadline);
+
+  absl::Status Submit(std::unique_ptr<InferTask>& task);
+  void SweepCancelled() { batcher_.SweepCancelled(); }
+
+  // "3 of 8 buckets settled; batch=1,tokens=64: build, 12 s"; empty when all
+  // are.
+  std::string Progress() const;
+  const std::deque<BucketSlot>& slots() const { return slots_; }
+
+ private:
+  struct Arrival {  // of a compile
+    int bucket;
+    absl::StatusOr<CacheEntry> entry;
+  };
+  // What the broker's callbacks write. Shared with them, because a compile may
+  // outlive the version that asked for it.
+  struct Inbox {
+    explicit Inbox(size_t buckets) : phases(buckets) {}
+    struct Phase {
+      std::string name;
+      absl::Time since = absl::InfinitePast();
+    };
+    absl::Mutex mu;
+    bool stopping ABSL_GUARDED_BY(mu) = false;
+    std::deque<Arrival> arrivals ABSL_GUARDED_BY(mu);
+    std::vector<Phase> phases ABSL_GUARDED_BY(mu);  // by bucket
+  };
+
+  // BatchRunner.
+  int Match(absl::Span<const int64_t> sizes) const override;
+  const ShapeBucket& bucket(int index) const override;
+  void StartThread(int thread) override;
+  Outcome Run(int thread, int bucket, absl::Span<const Tensor> inputs) override;
+
+  // Eager comes back when it was let go: whoever needs it first opens it.
+  absl::StatusOr<std::shared_ptr<Executable>> Eager()
+      ABSL_LOCKS_EXCLUDED(eager_mu_);
+  void LetEagerGo() ABSL_LOCKS_EXCLUDED(eager_mu_);
+  // Opens the eager form and runs it once on the smallest shape.
+  absl::Status ProveEager();
+
+  // One bucket's way from a cache entry to a settled slot.
+  void Settle(const WarmupStep& step, const CacheEntry& entry);
+  absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Open(
+      const CacheEntry& entry);
+  absl::Status RunOnce(
+      absl::Span<const std::shared_ptr<Executable>> executables,
+      absl::Span<const Tensor> inputs);
+  absl::StatusOr<Verdict> Check(const WarmupStep& step, Executable& candidate);
+  bool StoredVerdict(const CacheEntry& entry, Verdict& verdict) const;
+  void Promote(const WarmupStep& step,
+               std::vector<std::shared_ptr<Executable>> executables,
+               const Verdict& verdict);
+  void FallBack(int bucket, std::string_view reason_label, std::string reason);
+
+  void SubmitCompile(const WarmupStep& step);
+  std::deque<Arrival> WaitForArrivals();
+  void HandleArrival(Arrival arrival);
+  bool AllIn(std::initializer_list<BucketState> states) const;
+  std::vector<Tensor> BucketInputs(const ShapeBucket& bucket,
+                                   uint64_t seed) const;
+  void UpdateWarmupGauge();
+  bool stopping() const;
+
+  // Constant after construction.
+  const std::shared_ptr<const ModelSpec> spec_;
+  const VersionDeps deps_;
+  const Labels labels_;
+  const int threads_;  // compute threads per device thread
+  const BucketTable table_;
+  std::vector<WarmupStep> plan_;
+
+  // Own synchronisation.
+  VersionStats stats_;
+  std::deque<BucketSlot> slots_;  // by bucket
+
+  // Written by Load before the first Enqueue.
+  std::shared_ptr<WeightStore> weights_;
+
+  // Each element is used by its device thread only, after StartThread.
+  std::vector<std::unique_ptr<ExecutionContext>> contexts_;
+
+  absl::Mutex eager_mu_;  // held while opening: one open, the others wait
+  std::shared_ptr<Executable> eager_ ABSL_GUARDED_BY(eager_mu_);
+
+  const std::shared_ptr<Inbox> inbox_;
+  std::vector<int> attempts_;  // by bucket; WarmUp's thread only
+
+  Batcher batcher_;  // last: its threads use everything above
+};
+
+}  // namespace stoker

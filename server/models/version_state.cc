@@ -1,0 +1,60 @@
+#include "models/version_state.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace stoker {
+namespace {
+
+using enum VersionState;
+
+// Every legal move. Nothing leaves kUnloaded or kFailed: a reload is a new
+// version object.
+constexpr std::array<std::pair<VersionState, VersionState>, 11> kMoves = {{
+    {kNew, kLoading},
+    {kLoading, kWarming},
+    {kLoading, kServing},
+    {kWarming, kServing},
+    {kServing, kDraining},
+    {kDraining, kUnloaded},
+    {kNew, kUnloaded},      // no longer wanted before its turn came
+    {kLoading, kUnloaded},  // likewise while loading
+    {kWarming, kUnloaded},
+    {kLoading, kFailed},
+    {kNew, kFailed},  // the repository could not read it
+}};
+
+}  // namespace
+
+std::string_view VersionStateName(VersionState state) {
+  switch (state) {
+    case kNew:
+      return "new";
+    case kLoading:
+      return "loading";
+    case kWarming:
+      return "warming";
+    case kServing:
+      return "serving";
+    case kDraining:
+      return "draining";
+    case kUnloaded:
+      return "unloaded";
+    case kFailed:
+      return "failed";
+  }
+  return "?";
+}
+
+absl::Status CheckTransition(VersionState from, VersionState to) {
+  for (const auto& [a, b] : kMoves) {
+    if (a == from && b == to) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("a version that is ", VersionStateName(from),
+                   " can't become ", VersionStateName(to)));
+}
+
+}  // namespace stoker

@@ -1,0 +1,77 @@
+#include "models/version_stats.h"
+
+#include <cctype>
+#include <string>
+
+#include "absl/status/status.h"
+#include "metrics/catalog.h"
+
+namespace stoker {
+namespace {
+
+void Add(DurationStat& stat, absl::Duration duration) {
+  ++stat.count;
+  stat.ns += static_cast<uint64_t>(
+      std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration)));
+}
+
+Labels With(Labels labels, const std::string& key, std::string value) {
+  labels[key] = std::move(value);
+  return labels;
+}
+
+std::string OutcomeName(absl::StatusCode code) {
+  std::string name = absl::StatusCodeToString(code);
+  for (char& c : name) c = static_cast<char>(std::tolower(c));
+  return name;
+}
+
+}  // namespace
+
+VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels)
+    : metrics_(metrics),
+      labels_(labels),
+      ok_(metrics.Counter(metric::kRequests, With(labels, "outcome", "ok"))),
+      request_seconds_(metrics.Histogram(metric::kRequestSeconds, labels)) {}
+
+void VersionStats::RecordSuccess(const InferResult& result, int64_t rows,
+                                 absl::Duration total, absl::Time now) {
+  ok_.Add();
+  request_seconds_.Observe(absl::ToDoubleSeconds(total));
+  absl::MutexLock lock(&mu_);
+  totals_.inference_count += static_cast<uint64_t>(rows);
+  totals_.last_inference_ms = absl::ToUnixMillis(now);
+  Add(totals_.success, total);
+  Add(totals_.queue, result.queue);
+  Add(totals_.compute_input, result.assemble);
+  Add(totals_.compute_infer, result.run);
+  Add(totals_.compute_output, result.split);
+}
+
+void VersionStats::RecordFailure(const absl::Status& status,
+                                 absl::Duration total) {
+  metrics_
+      .Counter(metric::kRequests,
+               With(labels_, "outcome", OutcomeName(status.code())))
+      .Add();
+  request_seconds_.Observe(absl::ToDoubleSeconds(total));
+  absl::MutexLock lock(&mu_);
+  Add(totals_.fail, total);
+}
+
+void VersionStats::RecordBatch(int64_t rows, absl::Duration assemble,
+                               absl::Duration run, absl::Duration split) {
+  absl::MutexLock lock(&mu_);
+  ++totals_.execution_count;
+  StatsSnapshot::Batch& batch = totals_.batches[static_cast<uint64_t>(rows)];
+  Add(batch.compute_input, assemble);
+  Add(batch.compute_infer, run);
+  Add(batch.compute_output, split);
+}
+
+StatsSnapshot VersionStats::Snapshot() const {
+  absl::MutexLock lock(&mu_);
+  return totals_;
+}
+
+}  // namespace stoker

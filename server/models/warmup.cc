@@ -1,0 +1,337 @@
+// The part of ModelVersion that opens, compiles, checks and promotes: steps 3
+// to 11 of a model load, in order.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "metrics/catalog.h"
+#include "models/model_version.h"
+#include "promotion/parity_check.h"
+#include "promotion/profitability_check.h"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+constexpr int kParityCases = 2;
+constexpr int kCompileAttempts = 2;
+constexpr int64_t kUnboundedTestSize = 2;
+
+// A verdict depends on the weights, which the artifact does not.
+std::string VerdictNote(const ModelSpec& spec) {
+  return absl::StrCat("verdict-", spec.weights_digest.substr(0, 16), ".json");
+}
+
+std::string_view FallbackReason(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+      return "no_compiler";
+    case absl::StatusCode::kDeadlineExceeded:
+      return "timeout";
+    case absl::StatusCode::kResourceExhausted:
+      return "memory";
+    case absl::StatusCode::kFailedPrecondition:
+      return "refused";
+    default:
+      return "compile";
+  }
+}
+
+InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes) {
+  InputDomain domain;
+  domain.dtype = input.dtype;
+  for (const DimExpr& dim : input.dims) {
+    domain.shape.push_back(dim.Evaluate(sizes).value_or(kUnboundedTestSize));
+  }
+  domain.normal = IsFloating(input.dtype) && !input.range.has_value();
+  if (input.range.has_value()) {
+    domain.low = input.range->first;
+    domain.high = input.range->second;
+  }
+  return domain;
+}
+
+std::vector<InputDomain> Domains(const ModelSpec& spec,
+                                 absl::Span<const int64_t> sizes) {
+  std::vector<InputDomain> domains;
+  for (const InputSpec& input : spec.inputs) {
+    domains.push_back(Domain(input, sizes));
+  }
+  return domains;
+}
+
+}  // namespace
+
+std::vector<Tensor> ModelVersion::BucketInputs(const ShapeBucket& bucket,
+                                               uint64_t seed) const {
+  return SeededInputs(Domains(*spec_, bucket.sizes), seed);
+}
+
+absl::Status ModelVersion::Load() {
+  ASSIGN_OR_RETURN(weights_, deps_.loader->MapWeights(spec_->program_path));
+  deps_.metrics->Gauge(metric::kWeightsBytes, labels_)
+      .Set(static_cast<double>(spec_->weights_bytes));
+  const bool may_compile = spec_->compile && deps_.cache != nullptr;
+  for (const WarmupStep& step : plan_) {
+    if (stopping()) return absl::CancelledError("stopped while loading");
+    if (!may_compile) {
+      slots_[static_cast<size_t>(step.bucket)].Demote(
+          spec_->compile ? "there is no kernel cache"
+                         : "model.yaml says 'compile: false'");
+      continue;
+    }
+    const std::optional<CacheEntry> entry =
+        deps_.cache->Lookup(step.request.key);
+    Verdict verdict;
+    // Without a stored verdict the check needs eager, and that can wait.
+    if (entry.has_value() &&
+        (!deps_.verify_promotions || StoredVerdict(*entry, verdict))) {
+      Settle(step, *entry);
+    }
+  }
+  UpdateWarmupGauge();
+  const bool eager_needed = slots_.empty() || !AllIn({BucketState::kCompiled});
+  return eager_needed ? ProveEager() : absl::OkStatus();
+}
+
+absl::Status ModelVersion::ProveEager() {
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, Eager());
+  DimensionSizes sizes;
+  for (const DimensionSpec& dimension : spec_->dimensions) {
+    sizes.push_back(dimension.min);
+  }
+  const ShapeBucket smallest =
+      plan_.empty() ? ShapeBucket{sizes} : spec_->buckets.front();
+  const std::vector<Tensor> inputs = BucketInputs(smallest, 0);
+  const std::shared_ptr<Executable> one[] = {eager};
+  const absl::Status ran = RunOnce(one, inputs);
+  if (absl::IsInvalidArgument(ran)) {
+    // The seeded values were refused, not the program: it ran.
+    spdlog::warn(
+        "{}: seeded inputs were refused by eager, set 'range' in "
+        "model.yaml: {}",
+        spec_->Label(), ran.message());
+    return absl::OkStatus();
+  }
+  return ran;
+}
+
+absl::Status ModelVersion::RunOnce(
+    absl::Span<const std::shared_ptr<Executable>> executables,
+    absl::Span<const Tensor> inputs) {
+  for (size_t thread = 0; thread < executables.size(); ++thread) {
+    absl::Status ran = absl::OkStatus();
+    RETURN_IF_ERROR(batcher_.RunOnDeviceThread(static_cast<int>(thread), [&] {
+      ran = executables[thread]->Run(*contexts_[thread], inputs).status();
+    }));
+    RETURN_IF_ERROR(ran);
+  }
+  return absl::OkStatus();
+}
+
+void ModelVersion::WarmUp() {
+  for (const WarmupStep& step : plan_) {
+    BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
+    if (stopping()) return;
+    if (slot.settled()) continue;
+    const std::optional<CacheEntry> entry =
+        deps_.cache->Lookup(step.request.key);
+    if (entry.has_value()) {
+      Settle(step, *entry);
+    } else {
+      SubmitCompile(step);
+    }
+  }
+  while (!stopping() && !AllIn({BucketState::kCompiled, BucketState::kEager})) {
+    for (Arrival& arrival : WaitForArrivals()) {
+      HandleArrival(std::move(arrival));
+    }
+  }
+  if (!slots_.empty() && AllIn({BucketState::kCompiled})) LetEagerGo();
+}
+
+std::deque<ModelVersion::Arrival> ModelVersion::WaitForArrivals() {
+  std::deque<Arrival> arrived;
+  absl::MutexLock lock(&inbox_->mu);
+  auto awake = [inbox = inbox_.get()] {
+    inbox->mu.AssertReaderHeld();
+    return !inbox->arrivals.empty() || inbox->stopping;
+  };
+  deps_.clock->AwaitWithDeadline(&inbox_->mu, absl::Condition(&awake),
+                                 absl::InfiniteFuture());
+  arrived.swap(inbox_->arrivals);
+  return arrived;
+}
+
+void ModelVersion::SubmitCompile(const WarmupStep& step) {
+  const int bucket = step.bucket;
+  slots_[static_cast<size_t>(bucket)].SetState(BucketState::kCompiling);
+  ++attempts_[static_cast<size_t>(bucket)];
+  if (deps_.server_ready && deps_.server_ready()) {
+    deps_.metrics->Counter(metric::kCompilesAfterReady).Add();
+  }
+  deps_.broker->Submit(
+      step.request,
+      [inbox = inbox_, bucket, clock = deps_.clock](std::string_view phase) {
+        const absl::Time now = clock->Now();
+        absl::MutexLock lock(&inbox->mu);
+        inbox->phases[static_cast<size_t>(bucket)] = {std::string(phase), now};
+      },
+      [inbox = inbox_, bucket](absl::StatusOr<CacheEntry> entry) {
+        absl::MutexLock lock(&inbox->mu);
+        inbox->arrivals.push_back({bucket, std::move(entry)});
+      });
+}
+
+void ModelVersion::HandleArrival(Arrival arrival) {
+  const WarmupStep& step = plan_[static_cast<size_t>(arrival.bucket)];
+  if (arrival.entry.ok()) {
+    Settle(step, *arrival.entry);
+    return;
+  }
+  const absl::Status& status = arrival.entry.status();
+  if (absl::IsCancelled(status)) return;
+  const std::string_view reason = FallbackReason(status);
+  if (reason == "compile" &&
+      attempts_[static_cast<size_t>(arrival.bucket)] < kCompileAttempts) {
+    spdlog::warn("{} {}: compile failed, trying once more: {}", spec_->Label(),
+                 step.name, status.message());
+    SubmitCompile(step);
+    return;
+  }
+  deps_.metrics
+      ->Counter(metric::kPromotions, With(labels_, "outcome", "compile"))
+      .Add();
+  FallBack(arrival.bucket, reason, std::string(status.message()));
+}
+
+void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
+  BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
+  auto refuse = [&](std::string_view label, std::string reason) {
+    deps_.metrics->Counter(metric::kPromotions, With(labels_, "outcome", label))
+        .Add();
+    FallBack(step.bucket, label, std::move(reason));
+  };
+
+  Verdict verdict;
+  const bool known = StoredVerdict(entry, verdict);
+  if (deps_.verify_promotions && known && !verdict.promote) {
+    refuse(verdict.speedup > 0 ? "profit" : "parity", verdict.reason);
+    return;
+  }
+  slot.SetState(BucketState::kOpening);
+  auto executables = Open(entry);
+  absl::Status opened = executables.status();
+  if (opened.ok()) {
+    opened =
+        RunOnce(*executables, BucketInputs(bucket(step.bucket), /*seed=*/0));
+  }
+  if (stopping()) return;
+  if (!opened.ok()) {
+    if (!absl::IsFailedPrecondition(opened)) {
+      deps_.cache->Quarantine(entry.key, opened.message());
+    }
+    refuse("open", std::string(opened.message()));
+    return;
+  }
+  if (deps_.verify_promotions && !known) {
+    slot.SetState(BucketState::kChecking);
+    absl::StatusOr<Verdict> checked = Check(step, *executables->front());
+    if (stopping()) return;
+    if (!checked.ok()) {
+      refuse("parity", absl::StrCat("the check could not run: ",
+                                    checked.status().message()));
+      return;
+    }
+    verdict = *checked;
+    const absl::Status noted = deps_.cache->WriteNote(
+        entry.key, VerdictNote(*spec_), VerdictToJson(verdict));
+    if (!noted.ok()) {
+      spdlog::warn("{} {}: verdict not stored: {}", spec_->Label(), step.name,
+                   noted.message());
+    }
+    if (!verdict.promote) {
+      refuse(verdict.speedup > 0 ? "profit" : "parity", verdict.reason);
+      return;
+    }
+  }
+  Promote(step, *std::move(executables), verdict);
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<Executable>>> ModelVersion::Open(
+    const CacheEntry& entry) {
+  std::vector<std::shared_ptr<Executable>> executables;
+  for (int thread = 0; thread < spec_->instances; ++thread) {
+    const absl::Time start = deps_.clock->Now();
+    ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable,
+                     deps_.loader->OpenAot(entry.folder, weights_));
+    deps_.metrics->Histogram(metric::kArtifactOpenSeconds)
+        .Observe(absl::ToDoubleSeconds(deps_.clock->Now() - start));
+    executables.push_back(std::move(executable));
+  }
+  return executables;
+}
+
+absl::StatusOr<Verdict> ModelVersion::Check(const WarmupStep& step,
+                                            Executable& candidate) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, Eager());
+  const std::vector<InputDomain> domains =
+      Domains(*spec_, bucket(step.bucket).sizes);
+  absl::StatusOr<ParityResult> parity = absl::UnknownError("not run");
+  RETURN_IF_ERROR(batcher_.RunOnDeviceThread(0, [&] {
+    parity = CheckParity(*eager, candidate, *contexts_[0], domains,
+                         kParityCases, ParityTolerance{});
+  }));
+  RETURN_IF_ERROR(parity.status());
+  if (!parity->equal) {
+    Verdict verdict;
+    verdict.max_abs_error = parity->max_abs_error;
+    verdict.reason = parity->difference;
+    return verdict;
+  }
+  // One pair at a time, so that requests get the device thread in between.
+  const std::vector<Tensor> inputs = SeededInputs(domains, 0);
+  ProfitMeasurement measured;
+  ProfitOptions options;
+  const absl::Time until = deps_.clock->Now() + options.budget;
+  for (int pair = 0; pair < options.pairs; ++pair) {
+    if (pair > 0 && deps_.clock->Now() > until) break;
+    ProfitOptions one = options;
+    one.pairs = 1;
+    absl::StatusOr<ProfitMeasurement> more = absl::UnknownError("not run");
+    RETURN_IF_ERROR(batcher_.RunOnDeviceThread(0, [&] {
+      more = MeasureProfit(*eager, candidate, *contexts_[0], inputs,
+                           *deps_.clock, one);
+    }));
+    RETURN_IF_ERROR(more.status());
+    measured.incumbent.push_back(more->incumbent.front());
+    measured.candidate.push_back(more->candidate.front());
+  }
+  Verdict verdict = JudgeProfit(measured, options);
+  verdict.max_abs_error = parity->max_abs_error;
+  return verdict;
+}
+
+bool ModelVersion::StoredVerdict(const CacheEntry& entry,
+                                 Verdict& verdict) const {
+  const std::optional<std::string> note =
+      deps_.cache->ReadNote(entry.key, VerdictNote(*spec_));
+  return note.has_value() && ParseVerdict(*note, verdict);
+}
+
+void ModelVersion::Promote(const WarmupStep& step,
+                           std::vector<std::shared_ptr<Executable>> executables,
+                           const Verdict& verdict) {
+  slots_[static_cast<size_t>(step.bucket)].Promote(std::move(executables),
+                                                   verdict);
+  deps_.metrics
+      ->Counter(metric::kPromotions, With(labels_, "outcome", "promoted"))
+      .Add();
+  UpdateWarmupGauge();
+  spdlog::info("{} {}: compiled, max error {:.2g}, {:.2f} x eager, key {}",
+               spec_->Label(), step.name, verdict.max_abs_error,
+               verdict.speedup, step.request.key.Short());
+}
+
+}  // namespace stoker

@@ -1,0 +1,25 @@
+// What a version's warm-up has to do: pure data, made from the spec.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compile_broker/compile_broker.h"
+#include "repository/model_spec.h"
+#include "runner/executable_loader.h"
+
+namespace stoker {
+
+struct WarmupStep {
+  int bucket = 0;          // index in ModelSpec::buckets
+  std::string name;        // "batch=8,tokens=32"
+  CompileRequest request;  // the artifact's key, and how to make it
+};
+
+// One step per bucket, in the spec's order. `threads` are the compute threads
+// per device thread; they are baked into the code and so are part of the key.
+std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
+                                       const CpuTarget& target,
+                                       const std::string& torch_version);
+
+}  // namespace stoker
