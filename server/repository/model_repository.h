@@ -1,8 +1,8 @@
 // What the operator wants served. Reads <root>/<model>/<version>/model.pt2 and
 // <root>/<model>/model.yaml, or a root that itself holds model.pt2 (served as
-// version 1 under `single_model_name`), and emits full snapshots: a version that is
-// not in a snapshot is not wanted. One bad model is an entry with an error; it never
-// hides the others.
+// version 1 under `single_model_name`), and emits full snapshots: a version
+// that is not in a snapshot is not wanted. One bad model is an entry with an
+// error; it never hides the others.
 //
 // Not thread-safe: called from the lifecycle thread.
 #pragma once
@@ -19,9 +19,12 @@ namespace stoker {
 
 struct DesiredVersion {
   std::string model;
-  int64_t version = 0;  // 0 when not even the version is known (a bad model.yaml)
-  // INVALID_ARGUMENT with file, line, field, what was found and what was expected.
-  absl::StatusOr<std::shared_ptr<const ModelSpec>> spec = absl::UnknownError("");
+  int64_t version =
+      0;  // 0 when not even the version is known (a bad model.yaml)
+  // INVALID_ARGUMENT with file, line, field, what was found and what was
+  // expected.
+  absl::StatusOr<std::shared_ptr<const ModelSpec>> spec =
+      absl::UnknownError("");
 };
 
 // Sorted by model, then version.
@@ -30,11 +33,12 @@ using RepositorySnapshot = std::vector<DesiredVersion>;
 class ModelRepository {
  public:
   // NOT_FOUND when `root` is not a readable folder.
-  static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(std::string root,
-                                                               std::string single_model_name);
+  static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(
+      std::string root, std::string single_model_name);
 
-  // Reads the folder again. Unchanged versions (path, mtime, size of model.pt2 and
-  // model.yaml) keep their ModelSpec object, so that callers can compare pointers.
+  // Reads the folder again. Unchanged versions (path, mtime, size of model.pt2
+  // and model.yaml) keep their ModelSpec object, so that callers can compare
+  // pointers.
   absl::StatusOr<RepositorySnapshot> Poll();
 
   const std::string& root() const;
@@ -48,19 +52,23 @@ class ModelRepository {
 
 // The two readers behind it, for tests and tools.
 //
-// Reads inputs, outputs, dimensions and digests from an exported program. Refuses
-// (INVALID_ARGUMENT) pickled weights or constants, custom objects, inputs that are not
-// tensors, mutated inputs or buffers, dtypes the protocol does not have.
+// Reads inputs, outputs, dimensions and digests from an exported program.
+// Refuses (INVALID_ARGUMENT) pickled weights or constants, custom objects,
+// inputs that are not tensors, mutated inputs or buffers, dtypes the protocol
+// does not have.
 absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path);
 
 // Applies model.yaml's text over what the program says and fills the defaults
-// (buckets derived from the bounds, max_batch_size, names of dimensions). `yaml` may be
-// empty. Errors: "models/minilm/model.yaml:12: buckets.tokens: expected ..., got ...".
-absl::Status ApplyModelYaml(std::string_view yaml, const std::string& yaml_path, ModelSpec& spec);
+// (buckets derived from the bounds, max_batch_size, names of dimensions).
+// `yaml` may be empty. Errors: "models/minilm/model.yaml:12: buckets.tokens:
+// expected ..., got ...".
+absl::Status ApplyModelYaml(std::string_view yaml, const std::string& yaml_path,
+                            ModelSpec& spec);
 
-// `versions: latest | all | [1, 3]` of a model.yaml, applied to the folders found.
-absl::StatusOr<std::vector<int64_t>> ChooseVersions(std::string_view yaml,
-                                                    const std::string& yaml_path,
-                                                    std::vector<int64_t> found);
+// `versions: latest | all | [1, 3]` of a model.yaml, applied to the folders
+// found.
+absl::StatusOr<std::vector<int64_t>> ChooseVersions(
+    std::string_view yaml, const std::string& yaml_path,
+    std::vector<int64_t> found);
 
 }  // namespace stoker

@@ -1,6 +1,7 @@
 // Everything the operator and the program say about one model version: what the
-// program itself declares (inputs, outputs, dimensions and their bounds, weights'
-// identity) and what model.yaml adds (buckets, padding, limits). Immutable values.
+// program itself declares (inputs, outputs, dimensions and their bounds,
+// weights' identity) and what model.yaml adds (buckets, padding, limits).
+// Immutable values.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@ struct DimensionSpec {
   std::string name;    // model.yaml's name, "batch", or "<input>.<axis>"
   std::string symbol;  // in the graph: "s43"
   int64_t min = 1;
-  int64_t max = 1;     // inclusive; INT64_MAX when the program gives none
+  int64_t max = 1;       // inclusive; INT64_MAX when the program gives none
   bool padding = false;  // a request may be padded up to a bucket along it
 };
 
@@ -28,7 +29,8 @@ struct InputSpec {
   std::string name;  // the author's, case kept
   DataType dtype = DataType::kFp32;
   std::vector<DimExpr> dims;
-  double pad_value = 0;  // fills the padded part of every paddable axis but the batch axis
+  double pad_value =
+      0;  // fills the padded part of every paddable axis but the batch axis
   // Closed range that seeded test inputs are drawn from; unset: integers 0..1,
   // floating point from a standard normal distribution.
   std::optional<std::pair<double, double>> range;
@@ -45,19 +47,20 @@ enum class ReadyWhen { kEager, kWarm };
 enum class Unmatched { kEager, kReject };
 
 struct QueueSpec {
-  int max_requests = 1024;                                     // waiting, per version
-  absl::Duration default_timeout = absl::InfiniteDuration();   // in queue
+  int max_requests = 1024;  // waiting, per version
+  absl::Duration default_timeout = absl::InfiniteDuration();  // in queue
 };
 
 struct ModelSpec {
   std::string name;
   int64_t version = 1;
   std::string program_path;    // .../model.pt2
-  std::string program_digest;  // SHA-256 of the canonical graph, without metadata and weights
+  std::string program_digest;  // SHA-256 of the canonical graph, without
+                               // metadata and weights
   std::string weights_digest;  // identity of the weights' content
   int64_t weights_bytes = 0;
 
-  std::vector<InputSpec> inputs;    // in the program's flat order
+  std::vector<InputSpec> inputs;  // in the program's flat order
   std::vector<OutputSpec> outputs;
   std::vector<DimensionSpec> dimensions;
   // The dimension that is axis 0 of every input and output; unset: requests are
@@ -68,7 +71,7 @@ struct ModelSpec {
   std::vector<ShapeBucket> buckets;  // in warm-up order; may be empty
   ReadyWhen ready_when = ReadyWhen::kWarm;
   Unmatched unmatched = Unmatched::kEager;
-  int threads = 0;    // per instance; 0: cores / instances
+  int threads = 0;  // per instance; 0: cores / instances
   int instances = 1;
   bool compile = true;  // false: eager only
   QueueSpec queue;
