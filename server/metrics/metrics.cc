@@ -1,19 +1,18 @@
 #include "metrics/metrics.h"
 
 #include <prometheus/counter.h>
-#include <prometheus/exposer.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <exception>
 #include <sstream>
 
 #include "absl/base/macros.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "metrics/page_server.h"
 
 namespace stoker {
 
@@ -96,7 +95,7 @@ void Histogram::Observe(double value) { impl_->Observe(value); }
 struct MetricRegistry::Impl {
   const std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>();
-  std::unique_ptr<prometheus::Exposer> exposer;  // destroyed first
+  std::unique_ptr<PageServer> page_server;  // destroyed first
 };
 
 MetricRegistry::MetricRegistry() : impl_(std::make_unique<Impl>()) {}
@@ -129,23 +128,12 @@ std::string MetricRegistry::Text() const {
 }
 
 absl::StatusOr<int> MetricRegistry::Serve(const std::string& address) {
-  if (impl_->exposer != nullptr) {
+  if (impl_->page_server != nullptr) {
     return absl::FailedPreconditionError("metrics are being served already");
   }
-  try {
-    auto exposer = std::make_unique<prometheus::Exposer>(address);
-    exposer->RegisterCollectable(impl_->registry);
-    const std::vector<int> ports = exposer->GetListeningPorts();
-    if (ports.empty()) {
-      return absl::UnavailableError(
-          absl::StrCat("no port is open for metrics at ", address));
-    }
-    impl_->exposer = std::move(exposer);
-    return ports.front();
-  } catch (const std::exception& e) {
-    return absl::UnavailableError(
-        absl::StrCat("can't serve metrics at ", address, ": ", e.what()));
-  }
+  ASSIGN_OR_RETURN(impl_->page_server,
+                   PageServer::Start(address, impl_->registry));
+  return impl_->page_server->port();
 }
 
 double MetricValue(const MetricRegistry& registry, std::string_view name,

@@ -21,7 +21,6 @@ class Counter;
 class Gauge;
 class Histogram;
 class Registry;
-class Exposer;
 }  // namespace prometheus
 
 namespace stoker {
