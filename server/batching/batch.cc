@@ -1,0 +1,163 @@
+#include "batching/batch.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+
+namespace stoker {
+namespace {
+
+// Whether any part of the expression is unknown. Sizes of 1 stay clear of
+// overflows and of most divisions by zero; an expression that is taken for
+// unknown by mistake only costs its model the batching.
+bool IsUnknown(const DimExpr& dim, size_t dimensions) {
+  const DimensionSizes ones(dimensions, 1);
+  return !dim.Evaluate(ones).has_value();
+}
+
+bool HasUnknownOutput(const BatchLayout& layout) {
+  for (const BatchLayout::Output& output : layout.outputs) {
+    for (const DimExpr& dim : output.dims) {
+      if (IsUnknown(dim, layout.paddable.size())) return true;
+    }
+  }
+  return false;
+}
+
+bool HasRows(absl::Span<const DimExpr> dims, int batch_dimension) {
+  if (dims.empty() || !dims[0].is_dimension() ||
+      dims[0].dimension() != batch_dimension) {
+    return false;
+  }
+  return std::none_of(dims.begin() + 1, dims.end(), [&](const DimExpr& dim) {
+    return dim.DependsOn(batch_dimension);
+  });
+}
+
+bool AllHaveRows(const BatchLayout& layout) {
+  if (!layout.batch_dimension) return false;
+  const auto has_rows = [&](const auto& tensor) {
+    return HasRows(tensor.dims, *layout.batch_dimension);
+  };
+  return std::all_of(layout.inputs.begin(), layout.inputs.end(), has_rows) &&
+         std::all_of(layout.outputs.begin(), layout.outputs.end(), has_rows);
+}
+
+absl::Status CheckInput(const BatchLayout::Input& expected,
+                        const Tensor& tensor, const DimensionSizes& sizes,
+                        size_t index) {
+  Shape shape;
+  for (const DimExpr& dim : expected.dims) {
+    shape.push_back(dim.Evaluate(sizes).value_or(-1));
+  }
+  const std::optional<int64_t> count = ElementCount(shape);
+  const size_t element_size = DataTypeSize(expected.dtype);
+  if (count && element_size != 0 && tensor.dtype == expected.dtype &&
+      tensor.shape == shape &&
+      tensor.byte_size / element_size == static_cast<size_t>(*count) &&
+      tensor.byte_size % element_size == 0) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "input ", index, " of the task: expected ", DataTypeName(expected.dtype),
+      " ", ShapeString(shape), ", got ", DataTypeName(tensor.dtype), " ",
+      ShapeString(tensor.shape), " in ", tensor.byte_size, " bytes"));
+}
+
+}  // namespace
+
+BatchRules::BatchRules(const BatchLayout& layout, const BatchRunner& runner)
+    : layout_(layout),
+      runner_(runner),
+      exact_(HasUnknownOutput(layout)),
+      mergeable_(!exact_ && AllHaveRows(layout)) {}
+
+absl::Status BatchRules::CheckTask(const InferTask& task) const {
+  if (task.sizes.size() != layout_.paddable.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("sizes of the task: expected ", layout_.paddable.size(),
+                     " dimensions, got ", ShapeString(task.sizes)));
+  }
+  const int64_t rows =
+      layout_.batch_dimension ? task.sizes[*layout_.batch_dimension] : 1;
+  if (task.rows != rows) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows of the task: expected ", rows, " by its sizes ",
+                     ShapeString(task.sizes), ", got ", task.rows));
+  }
+  if (task.inputs.size() != layout_.inputs.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("inputs of the task: expected ", layout_.inputs.size(),
+                     ", got ", task.inputs.size()));
+  }
+  for (size_t i = 0; i < task.inputs.size(); ++i) {
+    absl::Status status =
+        CheckInput(layout_.inputs[i], task.inputs[i], task.sizes, i);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+Batch BatchRules::Begin(std::unique_ptr<InferTask> task, absl::Time now) const {
+  Batch batch;
+  batch.sizes = task->sizes;
+  batch.rows = task->rows;
+  batch.bucket = runner_.Match(batch.sizes);
+  if (exact_ && batch.bucket >= 0 &&
+      runner_.bucket(batch.bucket).sizes != batch.sizes) {
+    batch.bucket = -1;
+  }
+  batch.started = now;
+  batch.tasks.push_back(std::move(task));
+  return batch;
+}
+
+bool BatchRules::TryAdd(Batch& batch, std::unique_ptr<InferTask>& task) const {
+  DimensionSizes merged;
+  if (!Merge(batch, *task, merged)) return false;
+  const int bucket = runner_.Match(merged);
+  if (bucket < 0) return false;
+  batch.sizes = std::move(merged);
+  batch.bucket = bucket;
+  batch.rows += task->rows;
+  batch.tasks.push_back(std::move(task));
+  return true;
+}
+
+bool BatchRules::Merge(const Batch& batch, const InferTask& task,
+                       DimensionSizes& merged) const {
+  if (!mergeable_ || batch.bucket < 0) return false;
+  if (task.rows > layout_.max_batch_rows - batch.rows) return false;
+  merged = batch.sizes;
+  for (size_t i = 0; i < merged.size(); ++i) {
+    if (static_cast<int>(i) == *layout_.batch_dimension) {
+      merged[i] += task.sizes[i];
+    } else if (layout_.paddable[i]) {
+      merged[i] = std::max(merged[i], task.sizes[i]);
+    } else if (merged[i] != task.sizes[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<DimensionSizes> BatchRules::RunSizes(const Batch& batch) const {
+  if (batch.bucket < 0) return batch.sizes;
+  const DimensionSizes& sizes = runner_.bucket(batch.bucket).sizes;
+  bool holds = sizes.size() == batch.sizes.size();
+  for (size_t i = 0; holds && i < sizes.size(); ++i) {
+    holds = batch.sizes[i] <= sizes[i];
+  }
+  if (!holds) {
+    return absl::InternalError(
+        absl::StrCat("bucket ", batch.bucket, " ", ShapeString(sizes),
+                     " was matched for a batch of ", ShapeString(batch.sizes)));
+  }
+  return sizes;
+}
+
+}  // namespace stoker

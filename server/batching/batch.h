@@ -1,0 +1,61 @@
+// Which tasks may run together, and the tasks that do.
+//
+// BatchRules is immutable and thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "batching/batcher.h"
+#include "batching/infer_task.h"
+#include "tensor/shape_bucket.h"
+
+namespace stoker {
+
+struct Batch {
+  std::vector<std::unique_ptr<InferTask>> tasks;  // at least one
+  // Per dimension, what the tasks need together: the sum of rows in the batch
+  // dimension, the largest elsewhere.
+  DimensionSizes sizes;
+  int bucket = -1;     // that the sizes are padded to; -1: none
+  int64_t rows = 0;    // of all tasks
+  absl::Time started;  // when it left the queue
+};
+
+class BatchRules {
+ public:
+  // Both outlive this object.
+  BatchRules(const BatchLayout& layout, const BatchRunner& runner);
+
+  // INVALID_ARGUMENT unless the task's tensors have the layout's count and
+  // dtypes, and the shapes that its dimensions have at the task's sizes.
+  absl::Status CheckTask(const InferTask& task) const;
+
+  // A batch of one.
+  Batch Begin(std::unique_ptr<InferTask> task, absl::Time now) const;
+  // Moves the task into the batch when all of it still fits into one bucket;
+  // otherwise leaves both as they are.
+  bool TryAdd(Batch& batch, std::unique_ptr<InferTask>& task) const;
+
+  // The sizes that the batch's inputs get. INTERNAL when the bucket that the
+  // runner matched does not hold the batch.
+  absl::StatusOr<DimensionSizes> RunSizes(const Batch& batch) const;
+
+  const BatchLayout& layout() const { return layout_; }
+
+ private:
+  bool Merge(const Batch& batch, const InferTask& task,
+             DimensionSizes& merged) const;
+
+  const BatchLayout& layout_;
+  const BatchRunner& runner_;
+  // An output of unknown size: exact sizes only.
+  const bool exact_;
+  // The batch dimension is axis 0 of every tensor and nothing else in them.
+  const bool mergeable_;
+};
+
+}  // namespace stoker

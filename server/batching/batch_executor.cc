@@ -1,0 +1,151 @@
+#include "batching/batch_executor.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "batching/row_faults.h"
+#include "batching/scatter.h"
+#include "batching/task_queue.h"
+
+namespace stoker {
+namespace {
+
+int64_t Elements(absl::Span<const Tensor> tensors) {
+  int64_t elements = 0;
+  for (const Tensor& tensor : tensors) {
+    elements +=
+        static_cast<int64_t>(tensor.byte_size / DataTypeSize(tensor.dtype));
+  }
+  return elements;
+}
+
+}  // namespace
+
+BatchExecutor::BatchExecutor(int thread, const BatchRules& rules,
+                             BatchRunner& runner, Clock& clock,
+                             MetricRegistry& metrics, const Labels& labels,
+                             const std::atomic<bool>& abandon)
+    : thread_(thread),
+      rules_(rules),
+      layout_(rules.layout()),
+      runner_(runner),
+      clock_(clock),
+      abandon_(abandon),
+      metrics_(metrics, labels),
+      gatherer_(layout_) {}
+
+void BatchExecutor::Execute(Batch batch) {
+  for (const auto& task : batch.tasks) {
+    metrics_.RecordQueued(batch.started - task->enqueued);
+  }
+  Answers answers;
+  const absl::Status status = Attempt(batch, answers);
+  if (status.ok()) {
+    for (size_t i = 0; i < answers.size(); ++i) {
+      batch.tasks[i]->on_done(std::move(answers[i]));
+    }
+  } else if (batch.tasks.size() == 1) {
+    batch.tasks[0]->on_done(status);
+  } else {
+    for (auto& task : batch.tasks) {
+      ExecuteAlone(std::move(task), batch.started);
+    }
+  }
+}
+
+void BatchExecutor::ExecuteAlone(std::unique_ptr<InferTask> task,
+                                 absl::Time started) {
+  if (IsCancelled(*task)) return task->on_done(CancelledStatus());
+  if (abandon_.load()) return task->on_done(StoppedStatus());
+  const Batch alone = rules_.Begin(std::move(task), started);
+  Answers answers;
+  const absl::Status status = Attempt(alone, answers);
+  if (status.ok()) {
+    alone.tasks[0]->on_done(std::move(answers[0]));
+  } else {
+    alone.tasks[0]->on_done(status);
+  }
+}
+
+absl::Status BatchExecutor::Attempt(const Batch& batch, Answers& answers) {
+  ASSIGN_OR_RETURN(const DimensionSizes sizes, rules_.RunSizes(batch));
+  Timing timing;
+  timing.begin = clock_.Now();
+  const absl::Span<const Tensor> inputs = gatherer_.Gather(batch, sizes);
+  const int64_t run_elements = Elements(inputs);
+  timing.gathered = clock_.Now();
+  const BatchRunner::Outcome outcome =
+      runner_.Run(thread_, batch.bucket, inputs);
+  timing.done = clock_.Now();
+  gatherer_.Release();
+
+  if (!outcome.result.ok()) {
+    const bool refused = absl::IsInvalidArgument(outcome.result.status());
+    if (refused && batch.tasks.size() == 1) metrics_.RecordRowFaults(1);
+    return outcome.result.status();
+  }
+  RETURN_IF_ERROR(Answer(batch, sizes, *outcome.result, answers));
+  Record(batch, outcome.tier, timing, run_elements, answers);
+  return absl::OkStatus();
+}
+
+absl::Status BatchExecutor::Answer(const Batch& batch,
+                                   absl::Span<const int64_t> sizes,
+                                   const RunResult& result, Answers& answers) {
+  RETURN_IF_ERROR(CheckOutputs(layout_, sizes, result.outputs));
+  ASSIGN_OR_RETURN(
+      const TaskFaults faults,
+      AssignFaults(batch, layout_.batch_dimension.has_value(), result.faults));
+  if (faults.rows > 0) metrics_.RecordRowFaults(faults.rows);
+  answers.reserve(batch.tasks.size());
+  int64_t first_row = 0;
+  for (size_t i = 0; i < batch.tasks.size(); ++i) {
+    const InferTask& task = *batch.tasks[i];
+    if (!faults.per_task[i].ok()) {
+      answers.emplace_back(faults.per_task[i]);
+    } else {
+      absl::StatusOr<std::vector<Tensor>> outputs =
+          CutOutputs(layout_, result.outputs, task.sizes, first_row);
+      if (outputs.ok()) {
+        answers.emplace_back(InferResult{.outputs = *std::move(outputs)});
+      } else {
+        answers.emplace_back(std::move(outputs).status());
+      }
+    }
+    first_row += task.rows;
+  }
+  return absl::OkStatus();
+}
+
+void BatchExecutor::Record(const Batch& batch, std::string_view tier,
+                           const Timing& timing, int64_t run_elements,
+                           Answers& answers) {
+  const BatchReport report{.bucket = batch.bucket,
+                           .tier = tier,
+                           .requests = static_cast<int>(batch.tasks.size()),
+                           .rows = batch.rows,
+                           .assemble = timing.gathered - timing.begin,
+                           .run = timing.done - timing.gathered,
+                           .split = clock_.Now() - timing.done};
+  int64_t useful_elements = 0;
+  for (size_t i = 0; i < batch.tasks.size(); ++i) {
+    const InferTask& task = *batch.tasks[i];
+    useful_elements += Elements(task.inputs);
+    if (!answers[i].ok()) continue;
+    InferResult& answer = *answers[i];
+    answer.tier = tier;
+    answer.bucket = batch.bucket;
+    answer.batch_rows = batch.rows;
+    answer.queue = batch.started - task.enqueued;
+    answer.assemble = report.assemble;
+    answer.run = report.run;
+    answer.split = report.split;
+  }
+  metrics_.RecordRun(tier, report.run, batch.tasks.size(), batch.rows,
+                     useful_elements, run_elements);
+  runner_.OnBatch(report);
+}
+
+}  // namespace stoker

@@ -1,0 +1,59 @@
+// Runs batches on one device thread: gather, run, check, cut the answers out,
+// and the second attempts when a batch of several tasks fails.
+//
+// Not thread-safe: each device thread has its own, used on that thread only.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "batching/batch.h"
+#include "batching/batch_metrics.h"
+#include "batching/batcher.h"
+#include "batching/gather.h"
+#include "metrics/metrics.h"
+
+namespace stoker {
+
+class BatchExecutor {
+ public:
+  // Everything passed by reference outlives this object. `abandon`: no second
+  // attempts begin any more; their tasks end with UNAVAILABLE.
+  BatchExecutor(int thread, const BatchRules& rules, BatchRunner& runner,
+                Clock& clock, MetricRegistry& metrics, const Labels& labels,
+                const std::atomic<bool>& abandon);
+
+  // Ends every task of the batch.
+  void Execute(Batch batch);
+
+ private:
+  using Answers = std::vector<absl::StatusOr<InferResult>>;
+  struct Timing {
+    absl::Time begin, gathered, done;
+  };
+
+  // One run. OK: `answers` holds one per task. An error: the batch failed as a
+  // whole, or it is not known which of its tasks made it fail.
+  absl::Status Attempt(const Batch& batch, Answers& answers);
+  void ExecuteAlone(std::unique_ptr<InferTask> task, absl::Time started);
+  // Fills `answers`, faulty tasks' included.
+  absl::Status Answer(const Batch& batch, absl::Span<const int64_t> sizes,
+                      const RunResult& result, Answers& answers);
+  void Record(const Batch& batch, std::string_view tier, const Timing& timing,
+              int64_t run_elements, Answers& answers);
+
+  const int thread_;
+  const BatchRules& rules_;
+  const BatchLayout& layout_;
+  BatchRunner& runner_;
+  Clock& clock_;
+  const std::atomic<bool>& abandon_;
+  BatchMetrics metrics_;
+  Gatherer gatherer_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,300 @@
+#include "batching/batcher.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "base/thread.h"
+#include "batching/batch.h"
+#include "batching/batch_executor.h"
+#include "batching/task_queue.h"
+#include "metrics/catalog.h"
+
+namespace stoker {
+namespace {
+
+// A RunOnDeviceThread call; lives on its caller's stack until it is over.
+struct DeviceWork {
+  enum class State { kWaiting, kOver, kRefused };
+  std::function<void()> work;
+  State state = State::kWaiting;
+};
+
+void EndTasks(std::vector<EndedTask> ended) {
+  for (EndedTask& end : ended) end.task->on_done(std::move(end.status));
+}
+
+}  // namespace
+
+struct Batcher::Impl {
+  Impl(BatcherOptions options_in, BatchLayout layout_in, BatchRunner& runner_in,
+       Clock& clock_in, MetricRegistry& metrics_in)
+      : options(std::move(options_in)),
+        layout(std::move(layout_in)),
+        runner(runner_in),
+        clock(clock_in),
+        metrics(metrics_in),
+        rules(layout, runner),
+        queue_length(metrics.Gauge(metric::kQueueLength, options.labels)),
+        work(options.threads) {}
+
+  void StartThreads();
+  absl::Status Enqueue(std::unique_ptr<InferTask>& task);
+  void SweepCancelled();
+  absl::Status RunOnDeviceThread(int thread, std::function<void()> body);
+  void Stop(absl::Time deadline);
+
+  // What a device thread does next: one of the two, or neither.
+  struct Job {
+    DeviceWork* work = nullptr;
+    std::optional<Batch> batch;
+  };
+
+  void DeviceLoop(int thread);
+  // Waits for a job; nullopt when there will be none any more.
+  std::optional<Job> NextJob(int thread);
+  void FinishJob(const Job& job);
+  void TimerLoop();
+  void Join();
+
+  bool HasJobLocked(int thread) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
+    return stopping || !queue.empty() || !work[thread].empty();
+  }
+  bool IsIdleLocked() const ABSL_SHARED_LOCKS_REQUIRED(mu) {
+    return queue.empty() && running_jobs == 0;
+  }
+  void UpdateLengthLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    queue_length.Set(static_cast<double>(queue.size()));
+  }
+
+  // Constant.
+  const BatcherOptions options;
+  const BatchLayout layout;
+
+  // With synchronisation of their own.
+  BatchRunner& runner;
+  Clock& clock;
+  MetricRegistry& metrics;
+  const BatchRules rules;
+  std::atomic<bool> abandon{false};  // the drain's deadline has passed
+
+  mutable absl::Mutex mu;
+  Gauge queue_length ABSL_GUARDED_BY(mu);
+  TaskQueue queue ABSL_GUARDED_BY(mu);
+  std::vector<std::deque<DeviceWork*>> work ABSL_GUARDED_BY(mu);  // per thread
+  int running_jobs ABSL_GUARDED_BY(mu) = 0;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  bool joining ABSL_GUARDED_BY(mu) = false;
+  bool joined ABSL_GUARDED_BY(mu) = false;
+  // The timer sleeps until `timer_wake`, which is never later than the earliest
+  // deadline in the queue. It may be earlier: a task that ran leaves it as it
+  // is, so that a busy queue costs the timer one wake-up per timeout, not one
+  // per task.
+  absl::Time timer_wake ABSL_GUARDED_BY(mu) = absl::InfiniteFuture();
+  bool timer_changed ABSL_GUARDED_BY(mu) = false;
+  bool timer_stop ABSL_GUARDED_BY(mu) = false;
+
+  // Touched by the constructor and by the one caller that joins.
+  std::vector<Thread> device_threads;
+  Thread timer_thread;
+};
+
+void Batcher::Impl::StartThreads() {
+  timer_thread = Thread("due-" + options.name, [this] { TimerLoop(); });
+  for (int i = 0; i < options.threads; ++i) {
+    device_threads.emplace_back("dev-" + options.name,
+                                [this, i] { DeviceLoop(i); });
+  }
+}
+
+absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
+  if (absl::Status status = rules.CheckTask(*task); !status.ok()) return status;
+  const absl::Time now = clock.Now();
+  absl::MutexLock lock(&mu);
+  if (stopping) {
+    return absl::UnavailableError(absl::StrCat(
+        "'", options.name, "' is stopping and takes no more requests"));
+  }
+  if (queue.size() >= static_cast<size_t>(options.max_queue_requests)) {
+    return absl::UnavailableError("Exceeds maximum queue size");
+  }
+  task->enqueued = now;
+  if (task->deadline < timer_wake) {
+    timer_wake = task->deadline;
+    timer_changed = true;
+  }
+  queue.Push(std::move(task));
+  UpdateLengthLocked();
+  return absl::OkStatus();
+}
+
+void Batcher::Impl::SweepCancelled() {
+  std::vector<EndedTask> ended;
+  {
+    absl::MutexLock lock(&mu);
+    queue.TakeCancelled(ended);
+    UpdateLengthLocked();
+  }
+  EndTasks(std::move(ended));
+}
+
+absl::Status Batcher::Impl::RunOnDeviceThread(int thread,
+                                              std::function<void()> body) {
+  if (thread < 0 || thread >= options.threads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device thread of '", options.name, "': expected 0 to ",
+                     options.threads - 1, ", got ", thread));
+  }
+  DeviceWork item;
+  item.work = std::move(body);
+  absl::MutexLock lock(&mu);
+  item.state = stopping ? DeviceWork::State::kRefused : item.state;
+  if (!stopping) work[thread].push_back(&item);
+  const auto settled = [&item] {
+    return item.state != DeviceWork::State::kWaiting;
+  };
+  mu.Await(absl::Condition(&settled));
+  if (item.state == DeviceWork::State::kOver) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("'", options.name, "' is stopping"));
+}
+
+void Batcher::Impl::Stop(absl::Time deadline) {
+  std::vector<EndedTask> ended;
+  {
+    absl::MutexLock lock(&mu);
+    stopping = true;
+    for (std::deque<DeviceWork*>& waiting : work) {
+      for (DeviceWork* item : waiting) {
+        item->state = DeviceWork::State::kRefused;
+      }
+      waiting.clear();
+    }
+    const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
+      return IsIdleLocked();
+    };
+    clock.AwaitWithDeadline(&mu, absl::Condition(&idle), deadline);
+    abandon.store(true);
+    queue.TakeAll(StoppedStatus(), ended);
+    UpdateLengthLocked();
+    timer_stop = true;
+  }
+  EndTasks(std::move(ended));
+  Join();
+}
+
+void Batcher::Impl::Join() {
+  {
+    absl::MutexLock lock(&mu);
+    if (joining) {
+      mu.Await(absl::Condition(&joined));
+      return;
+    }
+    joining = true;
+  }
+  for (Thread& thread : device_threads) thread.Join();
+  timer_thread.Join();
+  absl::MutexLock lock(&mu);
+  joined = true;
+}
+
+void Batcher::Impl::DeviceLoop(int thread) {
+  runner.StartThread(thread);
+  BatchExecutor executor(thread, rules, runner, clock, metrics, options.labels,
+                         abandon);
+  while (std::optional<Job> job = NextJob(thread)) {
+    if (job->work != nullptr) job->work->work();
+    if (job->batch) executor.Execute(*std::move(job->batch));
+    FinishJob(*job);
+  }
+}
+
+std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
+  {
+    const auto has_job = [this, thread]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
+      return HasJobLocked(thread);
+    };
+    absl::MutexLock lock(&mu);
+    mu.Await(absl::Condition(&has_job));
+  }
+  const absl::Time now = clock.Now();
+  std::vector<EndedTask> ended;
+  Job job;
+  {
+    absl::MutexLock lock(&mu);
+    if (!work[thread].empty()) {
+      job.work = work[thread].front();
+      work[thread].pop_front();
+    } else if (!queue.empty()) {
+      job.batch = queue.TakeBatch(rules, now, ended);
+      UpdateLengthLocked();
+    } else if (stopping) {
+      return std::nullopt;
+    }
+    ++running_jobs;  // before `ended` ends, so that Stop waits for that too
+  }
+  EndTasks(std::move(ended));
+  return job;
+}
+
+void Batcher::Impl::FinishJob(const Job& job) {
+  absl::MutexLock lock(&mu);
+  --running_jobs;
+  if (job.work != nullptr) job.work->state = DeviceWork::State::kOver;
+}
+
+void Batcher::Impl::TimerLoop() {
+  for (;;) {
+    {
+      const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
+        return timer_changed || timer_stop;
+      };
+      absl::MutexLock lock(&mu);
+      clock.AwaitWithDeadline(&mu, absl::Condition(&woken), timer_wake);
+      if (timer_stop) return;
+      timer_changed = false;
+    }
+    const absl::Time now = clock.Now();
+    std::vector<EndedTask> ended;
+    {
+      absl::MutexLock lock(&mu);
+      if (now < timer_wake) continue;
+      timer_wake = queue.TakeExpired(now, ended);
+      UpdateLengthLocked();
+    }
+    EndTasks(std::move(ended));
+  }
+}
+
+Batcher::Batcher(BatcherOptions options, BatchLayout layout,
+                 BatchRunner& runner, Clock& clock, MetricRegistry& metrics)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(layout),
+                                   runner, clock, metrics)) {
+  impl_->StartThreads();
+}
+
+Batcher::~Batcher() { Stop(impl_->clock.Now()); }
+
+absl::Status Batcher::Enqueue(std::unique_ptr<InferTask>& task) {
+  return impl_->Enqueue(task);
+}
+
+void Batcher::SweepCancelled() { impl_->SweepCancelled(); }
+
+absl::Status Batcher::RunOnDeviceThread(int thread,
+                                        std::function<void()> work) {
+  return impl_->RunOnDeviceThread(thread, std::move(work));
+}
+
+void Batcher::Stop(absl::Time deadline) { impl_->Stop(deadline); }
+
+int Batcher::queue_length() const {
+  absl::MutexLock lock(&impl_->mu);
+  return static_cast<int>(impl_->queue.size());
+}
+
+}  // namespace stoker
