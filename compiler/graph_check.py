@@ -50,6 +50,7 @@ SYMBOL = re.compile(r"[a-z]{1,8}[0-9]{1,9}")
 NUMBER = re.compile(r"-?[0-9]{1,32}(\.[0-9]{0,64})?(e-?[0-9]{1,3})?")
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,511}")
+LITERAL = re.compile(r'[^"\\\x00-\x1f\x7f]*')
 # Names of modules and parameters; free of everything that could end a quoted string.
 QUALIFIED_NAME = re.compile(r"[\w.:/+@ -]{0,1024}")
 OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?")
@@ -115,8 +116,10 @@ def _check_string(text: str, key: str, where: str) -> None:
     if len(text) > MAX_STRING:
         raise ArchiveError(f"{where}: a string of {len(text)} characters, expected at most {MAX_STRING}")
     if key in ("as_string", "as_strings"):
-        return  # an argument of an operator: torch writes it into code as a quoted literal only
-    if key == "expr_str":
+        # An argument of an operator, which the compiler may write between quotes into C++.
+        if not LITERAL.fullmatch(text):
+            raise ArchiveError(f"{where}: expected text without quotes and controls, got {text[:60]!r}")
+    elif key == "expr_str":
         check_expression(text, where)
     elif key in ("target", "as_operator"):
         _check_operator(text, where)
