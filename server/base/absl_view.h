@@ -1,8 +1,8 @@
 // Debian builds abseil with a string_view of its own, which does not convert
-// from std::string_view. Absl() goes between at calls into abseil, and costs
-// nothing:
+// from or to std::string_view. Absl() and Std() go between and cost nothing:
 //
 //   absl::StrCat(Absl(name), ": ", count)
+//   spdlog::warn("{}", Std(status.message()))
 #pragma once
 
 #include <string_view>
@@ -12,6 +12,10 @@
 namespace stoker {
 
 constexpr absl::string_view Absl(std::string_view text) {
+  return {text.data(), text.size()};
+}
+
+constexpr std::string_view Std(absl::string_view text) {
   return {text.data(), text.size()};
 }
 

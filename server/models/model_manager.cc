@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/absl_view.h"
 #include "base/thread.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
@@ -41,6 +42,29 @@ struct Managed {
   std::shared_ptr<ModelVersion> running;
   Thread loader;  // runs Load and WarmUp; posts what became of them
 };
+
+// Triton's codes and leading words for a model that can't be had.
+absl::Status WhyNot(const std::vector<VersionStatus>& index,
+                    std::string_view model, int64_t version) {
+  const std::string who =
+      absl::StrCat("Request for unknown model: '", Absl(model), "' ");
+  bool known = false;
+  for (const VersionStatus& line : index) {
+    if (line.model != model) continue;
+    known = true;
+    const bool gone = line.state == VersionState::kUnloaded;
+    if (gone || (version != 0 && line.version != version)) continue;
+    return absl::UnavailableError(
+        absl::StrCat(who, "version ", line.version, " is not at ready state",
+                     line.reason.empty() ? "" : ": ", line.reason));
+  }
+  if (!known) return absl::NotFoundError(absl::StrCat(who, "is not found"));
+  if (version == 0) {
+    return absl::NotFoundError(absl::StrCat(who, "has no available versions"));
+  }
+  return absl::NotFoundError(
+      absl::StrCat(who, "version ", version, " is not found"));
+}
 
 }  // namespace
 
@@ -141,7 +165,7 @@ void ModelManager::Impl::Poll() {
   if (!snapshot.ok()) {
     // What is served stays served: an unreadable folder is no wish to unload.
     spdlog::error("repository {}: {}", repository.root(),
-                  snapshot.status().message());
+                  Std(snapshot.status().message()));
     return;
   }
   polled = true;
@@ -254,7 +278,7 @@ void ModelManager::Impl::Transition(Managed& managed, VersionState to,
   const absl::Status legal = CheckTransition(managed.state, to);
   if (!legal.ok()) {
     spdlog::critical("{}:{}: {}", managed.model, managed.version,
-                     legal.message());
+                     Std(legal.message()));
     std::abort();
   }
   auto gauge = [&](VersionState state, double value) {
@@ -267,9 +291,10 @@ void ModelManager::Impl::Transition(Managed& managed, VersionState to,
   };
   gauge(managed.state, 0);
   gauge(to, 1);
-  const std::string text = absl::StrCat(managed.model, ":", managed.version,
-                                        ": ", VersionStateName(managed.state),
-                                        " -> ", VersionStateName(to));
+  const std::string text =
+      absl::StrCat(managed.model, ":", managed.version, ": ",
+                   Absl(VersionStateName(managed.state)), " -> ",
+                   Absl(VersionStateName(to)));
   if (to == VersionState::kFailed) {
     spdlog::error("{}: {}", text, reason);
   } else {
@@ -379,38 +404,14 @@ void ModelManager::Drain(absl::Time deadline) {
 
 absl::StatusOr<ModelHandle> ModelManager::Acquire(std::string_view model,
                                                   int64_t version) const {
-  std::shared_ptr<const Published> published;
-  bool known_model = false;
-  bool known_version = false;
-  {
-    absl::MutexLock lock(&impl_->mu);
-    published = impl_->published;
-    auto found = published->models.find(model);
-    if (found != published->models.end()) {
-      auto chosen = version == 0 ? std::prev(found->second.end())
-                                 : found->second.find(version);
-      if (chosen != found->second.end()) return ModelHandle(chosen->second);
-    }
-    for (const VersionStatus& line : impl_->index) {
-      if (line.model != model) continue;
-      known_model = true;
-      known_version |= line.version == version;
-    }
+  absl::MutexLock lock(&impl_->mu);
+  const auto& models = impl_->published->models;
+  if (auto found = models.find(model); found != models.end()) {
+    auto chosen = version == 0 ? std::prev(found->second.end())
+                               : found->second.find(version);
+    if (chosen != found->second.end()) return ModelHandle(chosen->second);
   }
-  if (!known_model) {
-    return absl::NotFoundError(
-        absl::StrCat("Request for unknown model: '", model, "' is not found"));
-  }
-  if (version != 0 && !known_version) {
-    return absl::NotFoundError(absl::StrCat("Request for unknown model: '",
-                                            model, "' version ", version,
-                                            " is not found"));
-  }
-  return absl::UnavailableError(absl::StrCat(
-      "Request for unknown model: '", model, "' ",
-      version == 0
-          ? std::string("has no available versions")
-          : absl::StrCat("version ", version, " is not at ready state")));
+  return WhyNot(impl_->index, model, version);
 }
 
 bool ModelManager::Ready(std::string_view model, int64_t version) const {

@@ -5,21 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
+#include "models/version_labels.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
-
-Labels VersionLabels(const ModelSpec& spec) {
-  return {{"model", spec.name}, {"version", absl::StrCat(spec.version)}};
-}
-
-Labels With(Labels labels, const std::string& key, std::string_view value) {
-  labels[key] = value;
-  return labels;
-}
 
 std::vector<bool> Paddable(const ModelSpec& spec) {
   std::vector<bool> paddable;
@@ -42,7 +35,6 @@ BatchLayout Layout(const ModelSpec& spec) {
   }
   layout.batch_dimension = spec.batch_dimension;
   layout.max_batch_rows = std::max<int64_t>(1, spec.max_batch_size);
-  layout.dimension_count = static_cast<int>(spec.dimensions.size());
   layout.paddable = Paddable(spec);
   return layout;
 }
@@ -191,7 +183,7 @@ void ModelVersion::FallBack(int bucket, std::string_view reason_label,
   deps_.metrics
       ->Counter(metric::kFallbacks, With(labels_, "reason", reason_label))
       .Add();
-  slot.Demote(absl::StrCat(reason_label, ": ", reason));
+  slot.Demote(absl::StrCat(Absl(reason_label), ": ", reason));
   UpdateWarmupGauge();
 }
 
@@ -225,8 +217,8 @@ std::string ModelVersion::Progress() const {
       phase = inbox_->phases[i];
     }
     if (now.state != BucketState::kCompiling || phase.name.empty()) {
-      current =
-          absl::StrCat("; ", slot.name(), ": ", BucketStateName(now.state));
+      current = absl::StrCat("; ", slot.name(), ": ",
+                             Absl(BucketStateName(now.state)));
       continue;
     }
     current = absl::StrFormat(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 
 namespace stoker {
 namespace {
@@ -53,8 +54,8 @@ absl::Status CheckTransition(VersionState from, VersionState to) {
     if (a == from && b == to) return absl::OkStatus();
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("a version that is ", VersionStateName(from),
-                   " can't become ", VersionStateName(to)));
+      absl::StrCat("a version that is ", Absl(VersionStateName(from)),
+                   " can't become ", Absl(VersionStateName(to))));
 }
 
 }  // namespace stoker

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "metrics/catalog.h"
+#include "models/version_labels.h"
 
 namespace stoker {
 namespace {
@@ -13,11 +14,6 @@ void Add(DurationStat& stat, absl::Duration duration) {
   ++stat.count;
   stat.ns += static_cast<uint64_t>(
       std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration)));
-}
-
-Labels With(Labels labels, const std::string& key, std::string value) {
-  labels[key] = std::move(value);
-  return labels;
 }
 
 std::string OutcomeName(absl::StatusCode code) {

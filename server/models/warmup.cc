@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
+#include "models/version_labels.h"
 #include "promotion/parity_check.h"
 #include "promotion/profitability_check.h"
 #include "spdlog/spdlog.h"
@@ -111,7 +113,7 @@ absl::Status ModelVersion::ProveEager() {
     spdlog::warn(
         "{}: seeded inputs were refused by eager, set 'range' in "
         "model.yaml: {}",
-        spec_->Label(), ran.message());
+        spec_->Label(), Std(ran.message()));
     return absl::OkStatus();
   }
   return ran;
@@ -196,7 +198,7 @@ void ModelVersion::HandleArrival(Arrival arrival) {
   if (reason == "compile" &&
       attempts_[static_cast<size_t>(arrival.bucket)] < kCompileAttempts) {
     spdlog::warn("{} {}: compile failed, trying once more: {}", spec_->Label(),
-                 step.name, status.message());
+                 step.name, Std(status.message()));
     SubmitCompile(step);
     return;
   }
@@ -230,7 +232,7 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
   if (stopping()) return;
   if (!opened.ok()) {
     if (!absl::IsFailedPrecondition(opened)) {
-      deps_.cache->Quarantine(entry.key, opened.message());
+      deps_.cache->Quarantine(entry.key, Std(opened.message()));
     }
     refuse("open", std::string(opened.message()));
     return;
@@ -241,7 +243,7 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
     if (stopping()) return;
     if (!checked.ok()) {
       refuse("parity", absl::StrCat("the check could not run: ",
-                                    checked.status().message()));
+                                    std::string(checked.status().message())));
       return;
     }
     verdict = *checked;
@@ -249,7 +251,7 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
         entry.key, VerdictNote(*spec_), VerdictToJson(verdict));
     if (!noted.ok()) {
       spdlog::warn("{} {}: verdict not stored: {}", spec_->Label(), step.name,
-                   noted.message());
+                   Std(noted.message()));
     }
     if (!verdict.promote) {
       refuse(verdict.speedup > 0 ? "profit" : "parity", verdict.reason);

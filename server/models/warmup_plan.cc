@@ -40,19 +40,16 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
     const ShapeBucket& bucket = spec.buckets[b];
     const KeyFactors factors =
         MakeFactors(spec, bucket, threads, target, torch_version);
-    WarmupStep step{static_cast<int>(b), BucketName(bucket, names),
-                    CompileRequest{ArtifactKey(factors)}};
-    step.request.factors = factors;
-    step.request.model = spec.Label();
-    step.request.bucket = step.name;
-    step.request.program_path = spec.program_path;
+    const ArtifactKey key(factors);
+    const std::string name = BucketName(bucket, names);
+    std::map<std::string, int64_t> sizes;
     for (size_t i = 0; i < bucket.sizes.size(); ++i) {
-      step.request.sizes[spec.dimensions[i].symbol] = bucket.sizes[i];
+      sizes[spec.dimensions[i].symbol] = bucket.sizes[i];
     }
-    step.request.threads = threads;
-    step.request.march = target.march;
-    step.request.simdlen = target.simdlen;
-    plan.push_back(std::move(step));
+    plan.push_back({static_cast<int>(b),
+                    name,
+                    {key, factors, spec.Label(), name, spec.program_path, sizes,
+                     threads, target.march, target.simdlen}});
   }
   return plan;
 }
