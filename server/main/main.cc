@@ -110,6 +110,8 @@ int Serve(const Options& options) {
   ModelManagerOptions manager_options;
   manager_options.poll_interval = options.repository_poll;
   manager_options.cores = Cores();
+  manager_options.target = target;
+  manager_options.torch_version = TorchVersion();
   manager_options.verify_promotions = options.promotion_checks;
   ModelManager manager(manager_options, **repository, cache->get(), &broker,
                        *loader, clock, metrics);

@@ -378,6 +378,8 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.clock = &clock;
   deps.metrics = &metrics;
   deps.cores = options.cores;
+  deps.target = options.target;
+  deps.torch_version = options.torch_version;
   deps.verify_promotions = options.verify_promotions;
   impl_ = std::make_unique<Impl>(options, repository, std::move(deps));
 }

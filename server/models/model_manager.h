@@ -60,8 +60,10 @@ struct VersionStatus {
 
 struct ModelManagerOptions {
   absl::Duration poll_interval =
-      absl::ZeroDuration();       // 0: read the repository once
-  int cores = 1;                  // of this host
+      absl::ZeroDuration();   // 0: read the repository once
+  int cores = 1;              // of this host
+  CpuTarget target;           // what compiled code is made for
+  std::string torch_version;  // of the linked libtorch, a factor of every key
   bool verify_promotions = true;  // parity and profit checks before promotion
 };
 

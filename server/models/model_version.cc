@@ -61,7 +61,7 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       labels_(VersionLabels(*spec_)),
       threads_(ComputeThreads(*spec_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
-      plan_(MakeWarmupPlan(*spec_, threads_, HostCpuTarget(), TorchVersion())),
+      plan_(MakeWarmupPlan(*spec_, threads_, deps.target, deps.torch_version)),
       stats_(*deps.metrics, labels_),
       contexts_(static_cast<size_t>(spec_->instances)),
       inbox_(std::make_shared<Inbox>(plan_.size())),
@@ -154,6 +154,10 @@ BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
   absl::StatusOr<std::shared_ptr<Executable>> eager = Eager();
   if (!eager.ok()) return {eager.status(), "eager"};
   return {(*eager)->Run(context, inputs), (*eager)->tier()};
+}
+
+void ModelVersion::OnBatch(const BatchReport& report) {
+  stats_.RecordBatch(report.rows, report.assemble, report.run, report.split);
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> ModelVersion::Eager() {

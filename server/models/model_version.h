@@ -35,6 +35,8 @@ struct VersionDeps {
   Clock* clock = nullptr;
   MetricRegistry* metrics = nullptr;
   int cores = 1;
+  CpuTarget target;
+  std::string torch_version;
   bool verify_promotions = true;
   std::function<bool()> server_ready;
 };
@@ -91,6 +93,7 @@ class ModelVersion final : private BatchRunner {
   const ShapeBucket& bucket(int index) const override;
   void StartThread(int thread) override;
   Outcome Run(int thread, int bucket, absl::Span<const Tensor> inputs) override;
+  void OnBatch(const BatchReport& report) override;
 
   // Eager comes back when it was let go: whoever needs it first opens it.
   absl::StatusOr<std::shared_ptr<Executable>> Eager()
