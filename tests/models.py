@@ -1,0 +1,261 @@
+"""Small exported programs for tests, each with one property that a server has to get right.
+
+    python -m tests.models NAME OUTDIR        NAME may be "all"
+
+writes OUTDIR/NAME/1/model.pt2, and OUTDIR/NAME/model.yaml where the program needs one: OUTDIR is
+then a model repository. Weights are seeded, so that two runs write the same numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+
+class Model(NamedTuple):
+    """What torch.export needs, and the model.yaml that goes with it."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    dynamic_shapes: Any = None
+    yaml: str = ""
+
+
+class _Mlp(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4))
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": self.net(x)}
+
+
+def mlp() -> Model:
+    """FP32 [batch, 16] → y FP32 [batch, 4]."""
+    batch = Dim("batch", min=1, max=64)
+    return Model(_Mlp(), (torch.randn(2, 16),), ({0: batch},), "max_batch: 8\nbuckets: {batch: [1, 8]}\n")
+
+
+class _Identity(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": x * 1}
+
+
+def identity() -> Model:
+    """FP32 [batch, 16] → y, the same values."""
+    batch = Dim("batch", min=1, max=64)
+    return Model(
+        _Identity(), (torch.randn(2, 16),), ({0: batch},), "max_batch: 32\nbuckets: {batch: [1, 4, 32]}\n"
+    )
+
+
+DTYPES = {
+    "bool": torch.bool,
+    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "fp32": torch.float32,
+    "fp64": torch.float64,
+}
+
+
+class _AllKinds(nn.Module):
+    def forward(
+        self,
+        in_bool: Tensor,
+        in_uint8: Tensor,
+        in_int8: Tensor,
+        in_int16: Tensor,
+        in_int32: Tensor,
+        in_int64: Tensor,
+        in_fp16: Tensor,
+        in_bf16: Tensor,
+        in_fp32: Tensor,
+        in_fp64: Tensor,
+    ) -> dict[str, Tensor]:
+        numbers = (in_uint8, in_int8, in_int16, in_int32, in_int64, in_fp16, in_bf16, in_fp32, in_fp64)
+        outputs = [torch.logical_not(in_bool), *(x + 1 for x in numbers)]
+        return {f"out_{kind}": output for kind, output in zip(DTYPES, outputs, strict=True)}
+
+
+def allkinds() -> Model:
+    """One input in_KIND and one output out_KIND [batch, 3] per dtype: not x for bool, x + 1 otherwise."""
+    batch = Dim("batch", min=1, max=16)
+    args = tuple(torch.ones(2, 3, dtype=dtype) for dtype in DTYPES.values())
+    shapes = tuple({0: batch} for _ in args)
+    return Model(_AllKinds(), args, shapes, "max_batch: 4\nbuckets: {batch: [1, 4]}\n")
+
+
+class _Tokens(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(100, 16)
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        tokens = torch.tanh(self.linear(self.embedding(ids)))
+        weight = mask.unsqueeze(-1).to(tokens.dtype)
+        pooled = (tokens * weight).sum(1) / weight.sum(1).clamp(min=1e-9)
+        return {"token_embeddings": tokens, "pooled": pooled}
+
+
+TOKENS_YAML = """\
+max_batch: 4
+dimensions:
+  batch: {axis: ids.0}
+  tokens: {axis: ids.1, padding: true}
+inputs:
+  ids: {pad_value: 0, range: [0, 99]}
+  mask: {pad_value: 0, range: [0, 1]}
+buckets:
+  batch: [1, 4]
+  tokens: [8, 32]
+"""
+
+
+def tokens() -> Model:
+    """ids, mask INT64 [batch, tokens] → token_embeddings [batch, tokens, 16], pooled [batch, 16]."""
+    batch, length = Dim("batch", min=1, max=16), Dim("tokens", min=1, max=64)
+    args = (torch.randint(0, 100, (2, 6)), torch.ones(2, 6, dtype=torch.long))
+    shape = {0: batch, 1: length}
+    return Model(_Tokens(), args, (shape, shape), TOKENS_YAML)
+
+
+class _Hostile(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(10, 8)
+        self.table = nn.Parameter(torch.randn(6, 8))
+
+    def forward(
+        self,
+        values: Tensor,
+        ids: Tensor,
+        gather_index: Tensor,
+        table_index: Tensor,
+        scatter_index: Tensor,
+        dividend: Tensor,
+        divisor: Tensor,
+    ) -> dict[str, Tensor]:
+        return {
+            "embedded": self.embedding(ids),
+            "gathered": torch.gather(values, 1, gather_index),
+            "indexed": self.table[table_index],
+            "scattered": torch.zeros_like(values).scatter_add(1, scatter_index, values[:, :4]),
+            "quotient": torch.div(dividend, divisor, rounding_mode="floor"),
+            "truncated": torch.div(dividend, divisor, rounding_mode="trunc"),
+            "remainder": torch.remainder(dividend, divisor),
+        }
+
+
+HOSTILE_YAML = """\
+max_batch: 4
+inputs:
+  ids: {range: [0, 9]}
+  gather_index: {range: [0, 7]}
+  table_index: {range: [-6, 5]}
+  scatter_index: {range: [0, 7]}
+  dividend: {range: [-100, 100]}
+  divisor: {range: [1, 7]}
+buckets: {batch: [1, 4]}
+"""
+
+
+def hostile() -> Model:
+    """Operators that eager refuses on some value: each *_index, ids and divisor is one, INT64 [batch, 4].
+
+    Accepted: ids 0..9, gather_index and scatter_index 0..7, table_index -6..5, divisor anything but 0.
+    """
+    batch = Dim("batch", min=1, max=16)
+    index = torch.ones(2, 4, dtype=torch.long)
+    args = (torch.randn(2, 8), *(index.clone() for _ in range(6)))
+    return Model(_Hostile(), args, tuple({0: batch} for _ in args), HOSTILE_YAML)
+
+
+def static() -> Model:
+    """FP32 [2, 16] → y FP32 [2, 4], without a dynamic dimension."""
+    return Model(_Mlp(), (torch.randn(2, 16),))
+
+
+class _NoBatch(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"total": x.sum(1), "cumulative": torch.cumsum(x, 1)}
+
+
+def nobatch() -> Model:
+    """FP32 [4, length] → total [4], cumulative [4, length]: what varies is not a batch."""
+    return Model(
+        _NoBatch(), (torch.randn(4, 6),), ({1: Dim("length", min=1, max=32)},), "buckets: [{x.1: 8}]\n"
+    )
+
+
+class _Renamed(nn.Module):
+    def forward(self, INPUT0: Tensor, INPUT1: Tensor) -> dict[str, Tensor]:  # noqa: N803
+        return {"OUTPUT0": INPUT0 + INPUT1, "OUTPUT1": INPUT0 - INPUT1}
+
+
+def renamed() -> Model:
+    """INPUT0, INPUT1 INT32 [batch, 16] → OUTPUT0 the sum, OUTPUT1 the difference."""
+    batch = Dim("batch", min=1, max=16)
+    args = (torch.ones(2, 16, dtype=torch.int32), torch.ones(2, 16, dtype=torch.int32))
+    return Model(_Renamed(), args, ({0: batch}, {0: batch}), "max_batch: 8\nbuckets: {batch: [1, 8]}\n")
+
+
+class _Ragged(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"positions": torch.nonzero(x > 0)}
+
+
+def ragged() -> Model:
+    """FP32 [8] → positions INT64 [n, 1], as many as there are positive values."""
+    return Model(_Ragged(), (torch.randn(8),))
+
+
+MODELS: dict[str, Callable[[], Model]] = {
+    f.__name__: f for f in (mlp, identity, allkinds, tokens, hostile, static, nobatch, renamed, ragged)
+}
+
+
+def export(name: str) -> torch.export.ExportedProgram:
+    """The exported program of that name."""
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    return torch.export.export(model.module.eval(), model.args, dynamic_shapes=model.dynamic_shapes)
+
+
+def write(name: str, repository: Path, version: int = 1) -> Path:
+    """Writes the model into a model repository; returns the path of its model.pt2."""
+    path = repository / name / str(version) / "model.pt2"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.export.save(export(name), path)
+    yaml = MODELS[name]().yaml
+    if yaml:
+        (repository / name / "model.yaml").write_text(yaml)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0],
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="models:\n" + "\n".join(f"  {n:9} {f.__doc__.splitlines()[0]}" for n, f in MODELS.items()),
+    )
+    parser.add_argument("name", choices=[*MODELS, "all"], metavar="NAME")
+    parser.add_argument("outdir", type=Path, metavar="OUTDIR")
+    args = parser.parse_args()
+    for name in MODELS if args.name == "all" else [args.name]:
+        print(write(name, args.outdir))
+
+
+if __name__ == "__main__":
+    main()
