@@ -71,9 +71,11 @@ JsonCursor JsonCursor::Child(const json& value, std::string_view step) const {
   return JsonCursor(value, absl::StrCat(where_, "/", Absl(step)));
 }
 
-absl::Status JsonCursor::Error(std::string_view expected) const {
-  return absl::InvalidArgumentError(absl::StrCat(
-      where_, ": expected ", Absl(expected), ", got ", Shown(*value_)));
+absl::Status JsonCursor::Error(std::string_view expected,
+                               std::string_view got) const {
+  return absl::InvalidArgumentError(
+      absl::StrCat(where_, ": expected ", Absl(expected), ", got ",
+                   got.empty() ? Shown(*value_) : std::string(got)));
 }
 
 absl::StatusOr<JsonCursor> JsonCursor::Member(std::string_view key) const {

@@ -48,8 +48,10 @@ class JsonCursor {
   absl::StatusOr<bool> Bool() const;
   absl::StatusOr<std::string> String() const;
 
-  // INVALID_ARGUMENT "<where>/a/b: expected <expected>, got <what is there>".
-  absl::Status Error(std::string_view expected) const;
+  // INVALID_ARGUMENT "<where>/a/b: expected <expected>, got <got>"; `got`
+  // empty: what is there.
+  absl::Status Error(std::string_view expected,
+                     std::string_view got = {}) const;
 
  private:
   JsonCursor Child(const nlohmann::json& value, std::string_view step) const;

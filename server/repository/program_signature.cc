@@ -1,0 +1,363 @@
+#include "repository/program_signature.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "repository/dim_expr_parser.h"
+#include "repository/leaf_names.h"
+#include "repository/scalar_type.h"
+
+namespace stoker {
+namespace {
+
+constexpr int64_t kSchemaMajor = 8;
+constexpr size_t kMaxRank = 32;
+constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+
+using SymbolTable = std::map<std::string, int, std::less<>>;
+
+class SignatureReader {
+ public:
+  SignatureReader(const JsonCursor& program, ModelSpec& spec)
+      : program_(program), spec_(spec) {}
+
+  absl::Status Read() {
+    RETURN_IF_ERROR(CheckSchema());
+    RETURN_IF_ERROR(ReadSpecs());
+    RETURN_IF_ERROR(ReadDimensions());
+    RETURN_IF_ERROR(ReadInputs());
+    RETURN_IF_ERROR(ReadOutputs());
+    FindBatchDimension();
+    NameDimensions();
+    return absl::OkStatus();
+  }
+
+  // Weights and constants that the program takes, by their names in the
+  // payload.
+  const std::set<std::string>& parameters() const { return parameters_; }
+
+ private:
+  absl::Status CheckSchema() const {
+    ASSIGN_OR_RETURN(const JsonCursor schema,
+                     program_.Member("schema_version"));
+    ASSIGN_OR_RETURN(const JsonCursor major, schema.Member("major"));
+    if (major.value() == kSchemaMajor) return absl::OkStatus();
+    return major.Error(
+        absl::StrCat("schema version ", kSchemaMajor,
+                     " (of torch 2.11); export the model again"));
+  }
+
+  absl::Status ReadSpecs() {
+    ASSIGN_OR_RETURN(const JsonCursor module, program_.Member("graph_module"));
+    ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));
+    ASSIGN_OR_RETURN(const std::optional<JsonCursor> custom,
+                     graph.Find("custom_obj_values"));
+    if (custom && !custom->value().empty()) {
+      return custom->Error("no custom objects");
+    }
+    ASSIGN_OR_RETURN(const JsonCursor signature, module.Member("signature"));
+    ASSIGN_OR_RETURN(const JsonCursor inputs, signature.Member("input_specs"));
+    ASSIGN_OR_RETURN(const std::vector<JsonCursor> inputs_list,
+                     inputs.Elements());
+    for (const JsonCursor& input : inputs_list) {
+      RETURN_IF_ERROR(ReadInputSpec(input));
+    }
+    ASSIGN_OR_RETURN(const JsonCursor outputs,
+                     signature.Member("output_specs"));
+    ASSIGN_OR_RETURN(const std::vector<JsonCursor> outputs_list,
+                     outputs.Elements());
+    for (const JsonCursor& output : outputs_list) {
+      RETURN_IF_ERROR(ReadOutputSpec(output));
+    }
+    return ReadNames(module);
+  }
+
+  absl::Status ReadInputSpec(const JsonCursor& cursor) {
+    ASSIGN_OR_RETURN(const auto input, cursor.Union());
+    const auto& [kind, body] = input;
+    if (kind == "user_input") {
+      ASSIGN_OR_RETURN(std::string tensor,
+                       TensorArgument(body, "a tensor input"));
+      input_tensors_.push_back(std::move(tensor));
+      return absl::OkStatus();
+    }
+    const char* const key = kind == "parameter"         ? "parameter_name"
+                            : kind == "buffer"          ? "buffer_name"
+                            : kind == "tensor_constant" ? "tensor_constant_name"
+                                                        : nullptr;
+    if (key == nullptr) {
+      return cursor.Error(absl::StrCat(
+          "an input that is a tensor, got a ", kind,
+          " (bake constants into the exported module); the input"));
+    }
+    ASSIGN_OR_RETURN(const JsonCursor name, body.Member(key));
+    ASSIGN_OR_RETURN(std::string parameter, name.String());
+    parameters_.insert(std::move(parameter));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadOutputSpec(const JsonCursor& cursor) {
+    ASSIGN_OR_RETURN(const auto output, cursor.Union());
+    const auto& [kind, body] = output;
+    if (kind != "user_output") {
+      return cursor.Error(absl::StrCat(
+          "an output of the model (a program that changes buffers or inputs "
+          "keeps state between requests), got a ",
+          kind, "; the output"));
+    }
+    ASSIGN_OR_RETURN(std::string tensor,
+                     TensorArgument(body, "a tensor output"));
+    output_tensors_.push_back(std::move(tensor));
+    return absl::OkStatus();
+  }
+
+  // The name inside {"arg": {"as_tensor": {"name": "x"}}}.
+  static absl::StatusOr<std::string> TensorArgument(const JsonCursor& spec,
+                                                    std::string_view what) {
+    ASSIGN_OR_RETURN(const JsonCursor argument, spec.Member("arg"));
+    ASSIGN_OR_RETURN(const auto tagged, argument.Union());
+    const auto& [tag, body] = tagged;
+    if (tag != "as_tensor") {
+      return argument.Error(absl::StrCat(Absl(what), ", got one of kind ", tag,
+                                         "; the argument"));
+    }
+    ASSIGN_OR_RETURN(const JsonCursor name, body.Member("name"));
+    return name.String();
+  }
+
+  absl::Status ReadNames(const JsonCursor& module) {
+    ASSIGN_OR_RETURN(LeafNames names, ReadLeafNames(module, input_tensors_));
+    if (names.inputs.size() != input_tensors_.size() ||
+        names.outputs.size() != output_tensors_.size()) {
+      return module.Error(absl::StrCat(
+          "a calling convention of ", input_tensors_.size(), " inputs and ",
+          output_tensors_.size(), " outputs, got ", names.inputs.size(),
+          " and ", names.outputs.size(), "; the module"));
+    }
+    for (std::string& name : names.inputs) {
+      spec_.inputs.emplace_back().name = std::move(name);
+    }
+    for (std::string& name : names.outputs) {
+      spec_.outputs.emplace_back().name = std::move(name);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<JsonCursor> TensorMeta(const std::string& tensor) const {
+    ASSIGN_OR_RETURN(const JsonCursor module, program_.Member("graph_module"));
+    ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));
+    ASSIGN_OR_RETURN(const JsonCursor values, graph.Member("tensor_values"));
+    return values.Member(tensor);
+  }
+
+  // Dimensions are the symbols that stand alone at an axis of an input: only
+  // those can be read off a request.
+  absl::Status ReadDimensions() {
+    for (const std::string& tensor : input_tensors_) {
+      ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(tensor));
+      ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
+      ASSIGN_OR_RETURN(const std::vector<JsonCursor> axes, sizes.Elements());
+      for (const JsonCursor& axis : axes) {
+        ASSIGN_OR_RETURN(const std::string text, Expression(axis));
+        const std::string symbol(SymbolName(text));
+        if (symbol.empty() || symbols_.contains(symbol)) continue;
+        symbols_.emplace(symbol, static_cast<int>(spec_.dimensions.size()));
+        DimensionSpec& dimension = spec_.dimensions.emplace_back();
+        dimension.symbol = symbol;
+        RETURN_IF_ERROR(ReadBounds(dimension));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadBounds(DimensionSpec& dimension) const {
+    dimension.min = 1;
+    dimension.max = kUnbounded;
+    ASSIGN_OR_RETURN(const JsonCursor ranges,
+                     program_.Member("range_constraints"));
+    ASSIGN_OR_RETURN(const std::optional<JsonCursor> range,
+                     ranges.Find(dimension.symbol));
+    if (!range) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::optional<JsonCursor> min,
+                     range->Find("min_val"));
+    ASSIGN_OR_RETURN(const std::optional<JsonCursor> max,
+                     range->Find("max_val"));
+    if (min) {
+      ASSIGN_OR_RETURN(const int64_t value, min->Int());
+      // Export writes 0 for "no bound"; nobody sends an empty batch.
+      dimension.min = std::max<int64_t>(1, value);
+    }
+    if (max) {
+      ASSIGN_OR_RETURN(const int64_t value, max->Int());
+      // Older exports wrote sys.maxsize - 1 for "no bound".
+      dimension.max = value >= kUnbounded - 1 ? kUnbounded : value;
+    }
+    if (dimension.max < dimension.min) {
+      return range->Error(absl::StrCat("a range from ", dimension.min, " up"));
+    }
+    return absl::OkStatus();
+  }
+
+  // The text of a size that is an expression; empty for a plain number.
+  static absl::StatusOr<std::string> Expression(const JsonCursor& size) {
+    ASSIGN_OR_RETURN(const std::optional<JsonCursor> expr,
+                     size.Find("as_expr"));
+    if (!expr) return std::string();
+    ASSIGN_OR_RETURN(const JsonCursor text, expr->Member("expr_str"));
+    return text.String();
+  }
+
+  absl::StatusOr<std::vector<DimExpr>> ReadSizes(const JsonCursor& list) const {
+    ASSIGN_OR_RETURN(const std::vector<JsonCursor> elements, list.Elements());
+    if (elements.size() > kMaxRank) {
+      return list.Error(absl::StrCat("at most ", kMaxRank, " axes"));
+    }
+    std::vector<DimExpr> sizes;
+    for (const JsonCursor& element : elements) {
+      ASSIGN_OR_RETURN(const std::string text, Expression(element));
+      if (!text.empty()) {
+        sizes.push_back(ParseDimExpr(text, symbols_));
+        continue;
+      }
+      ASSIGN_OR_RETURN(const JsonCursor number, element.Member("as_int"));
+      ASSIGN_OR_RETURN(const int64_t size, number.Int());
+      if (size < 0) return number.Error("a size that is not negative");
+      sizes.push_back(DimExpr::Constant(size));
+    }
+    return sizes;
+  }
+
+  static absl::StatusOr<DataType> ReadDataType(const JsonCursor& meta) {
+    ASSIGN_OR_RETURN(const JsonCursor layout, meta.Member("layout"));
+    if (layout.value() != kStridedLayout) return layout.Error("a dense layout");
+    ASSIGN_OR_RETURN(const JsonCursor dtype, meta.Member("dtype"));
+    ASSIGN_OR_RETURN(const int64_t code, dtype.Int());
+    const std::optional<DataType> type = DataTypeOfScalarType(code);
+    if (!type) {
+      return dtype.Error(
+          "a dtype that the inference protocol has (no complex numbers, no "
+          "8-bit floating point)");
+    }
+    return *type;
+  }
+
+  absl::Status ReadInputs() {
+    for (size_t i = 0; i < input_tensors_.size(); ++i) {
+      InputSpec& input = spec_.inputs[i];
+      ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(input_tensors_[i]));
+      ASSIGN_OR_RETURN(input.dtype, ReadDataType(meta));
+      ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
+      ASSIGN_OR_RETURN(input.dims, ReadSizes(sizes));
+      for (size_t axis = 0; axis < input.dims.size(); ++axis) {
+        const DimExpr& size = input.dims[axis];
+        if (size.is_constant() || size.is_dimension()) continue;
+        return sizes.Error(absl::StrCat(
+            "every axis of input ", input.name,
+            " to be a constant or a dimension of its own, not an expression "
+            "(axis ",
+            axis, "); the sizes"));
+      }
+      RETURN_IF_ERROR(CheckContiguous(meta, input));
+    }
+    return absl::OkStatus();
+  }
+
+  // Compiled code assumes the strides of the sample inputs, and requests are
+  // always contiguous.
+  absl::Status CheckContiguous(const JsonCursor& meta,
+                               const InputSpec& input) const {
+    ASSIGN_OR_RETURN(const JsonCursor list, meta.Member("strides"));
+    ASSIGN_OR_RETURN(const std::vector<DimExpr> strides, ReadSizes(list));
+    if (strides.size() != input.dims.size()) {
+      return list.Error("as many strides as sizes");
+    }
+    DimensionSizes sizes;  // distinct where the bounds let them be
+    for (const DimensionSpec& dimension : spec_.dimensions) {
+      const int64_t wanted = 3 + 2 * static_cast<int64_t>(sizes.size());
+      sizes.push_back(std::clamp(wanted, dimension.min, dimension.max));
+    }
+    int64_t expected = 1;
+    for (size_t axis = strides.size(); axis-- > 0;) {
+      const std::optional<int64_t> size = input.dims[axis].Evaluate(sizes);
+      if (size == 0) return absl::OkStatus();
+      if (size != 1 && strides[axis].Evaluate(sizes) != expected) {
+        return list.Error(
+            absl::StrCat("input ", input.name,
+                         " to be contiguous (export with contiguous sample "
+                         "inputs); the strides"));
+      }
+      if (__builtin_mul_overflow(expected, *size, &expected)) {
+        return list.Error("a tensor of fewer than 2^63 elements");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadOutputs() {
+    for (size_t i = 0; i < output_tensors_.size(); ++i) {
+      OutputSpec& output = spec_.outputs[i];
+      ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(output_tensors_[i]));
+      ASSIGN_OR_RETURN(output.dtype, ReadDataType(meta));
+      ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
+      ASSIGN_OR_RETURN(output.dims, ReadSizes(sizes));
+    }
+    return absl::OkStatus();
+  }
+
+  void FindBatchDimension() {
+    if (spec_.inputs.empty() || spec_.inputs[0].dims.empty() ||
+        !spec_.inputs[0].dims[0].is_dimension()) {
+      return;
+    }
+    const int candidate = spec_.inputs[0].dims[0].dimension();
+    const auto has_batch_axis = [candidate](const auto& tensor) {
+      return !tensor.dims.empty() && tensor.dims[0].is_dimension() &&
+             tensor.dims[0].dimension() == candidate;
+    };
+    if (std::all_of(spec_.inputs.begin(), spec_.inputs.end(), has_batch_axis) &&
+        std::all_of(spec_.outputs.begin(), spec_.outputs.end(),
+                    has_batch_axis)) {
+      spec_.batch_dimension = candidate;
+      spec_.dimensions[candidate].padding = true;
+    }
+  }
+
+  void NameDimensions() {
+    for (const InputSpec& input : spec_.inputs) {
+      for (size_t axis = 0; axis < input.dims.size(); ++axis) {
+        if (!input.dims[axis].is_dimension()) continue;
+        const int index = input.dims[axis].dimension();
+        std::string& name = spec_.dimensions[index].name;
+        if (!name.empty()) continue;
+        name = spec_.batch_dimension == index
+                   ? "batch"
+                   : absl::StrCat(input.name, ".", axis);
+      }
+    }
+  }
+
+  const JsonCursor& program_;
+  ModelSpec& spec_;
+  std::vector<std::string> input_tensors_;  // the graph's names, flat order
+  std::vector<std::string> output_tensors_;
+  std::set<std::string> parameters_;
+  SymbolTable symbols_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::set<std::string>> ReadSignature(const JsonCursor& program,
+                                                    ModelSpec& spec) {
+  SignatureReader reader(program, spec);
+  RETURN_IF_ERROR(reader.Read());
+  return reader.TakeParameters();
+}
+
+}  // namespace stoker
