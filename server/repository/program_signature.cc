@@ -39,9 +39,7 @@ class SignatureReader {
     return absl::OkStatus();
   }
 
-  // Weights and constants that the program takes, by their names in the
-  // payload.
-  const std::set<std::string>& parameters() const { return parameters_; }
+  std::set<std::string> TakeParameters() { return std::move(parameters_); }
 
  private:
   absl::Status CheckSchema() const {
@@ -93,9 +91,9 @@ class SignatureReader {
                             : kind == "tensor_constant" ? "tensor_constant_name"
                                                         : nullptr;
     if (key == nullptr) {
-      return cursor.Error(absl::StrCat(
-          "an input that is a tensor, got a ", kind,
-          " (bake constants into the exported module); the input"));
+      return cursor.Error(
+          "a tensor input (bake constants into the exported module)",
+          absl::StrCat("a ", kind));
     }
     ASSIGN_OR_RETURN(const JsonCursor name, body.Member(key));
     ASSIGN_OR_RETURN(std::string parameter, name.String());
@@ -107,10 +105,10 @@ class SignatureReader {
     ASSIGN_OR_RETURN(const auto output, cursor.Union());
     const auto& [kind, body] = output;
     if (kind != "user_output") {
-      return cursor.Error(absl::StrCat(
+      return cursor.Error(
           "an output of the model (a program that changes buffers or inputs "
-          "keeps state between requests), got a ",
-          kind, "; the output"));
+          "keeps state between requests)",
+          absl::StrCat("a ", kind));
     }
     ASSIGN_OR_RETURN(std::string tensor,
                      TensorArgument(body, "a tensor output"));
@@ -125,8 +123,7 @@ class SignatureReader {
     ASSIGN_OR_RETURN(const auto tagged, argument.Union());
     const auto& [tag, body] = tagged;
     if (tag != "as_tensor") {
-      return argument.Error(absl::StrCat(Absl(what), ", got one of kind ", tag,
-                                         "; the argument"));
+      return argument.Error(what, tag);
     }
     ASSIGN_OR_RETURN(const JsonCursor name, body.Member("name"));
     return name.String();
@@ -136,10 +133,10 @@ class SignatureReader {
     ASSIGN_OR_RETURN(LeafNames names, ReadLeafNames(module, input_tensors_));
     if (names.inputs.size() != input_tensors_.size() ||
         names.outputs.size() != output_tensors_.size()) {
-      return module.Error(absl::StrCat(
-          "a calling convention of ", input_tensors_.size(), " inputs and ",
-          output_tensors_.size(), " outputs, got ", names.inputs.size(),
-          " and ", names.outputs.size(), "; the module"));
+      return module.Error(
+          absl::StrCat("a calling convention of ", input_tensors_.size(),
+                       " inputs and ", output_tensors_.size(), " outputs"),
+          absl::StrCat(names.inputs.size(), " and ", names.outputs.size()));
     }
     for (std::string& name : names.inputs) {
       spec_.inputs.emplace_back().name = std::move(name);
@@ -258,11 +255,10 @@ class SignatureReader {
       for (size_t axis = 0; axis < input.dims.size(); ++axis) {
         const DimExpr& size = input.dims[axis];
         if (size.is_constant() || size.is_dimension()) continue;
-        return sizes.Error(absl::StrCat(
-            "every axis of input ", input.name,
-            " to be a constant or a dimension of its own, not an expression "
-            "(axis ",
-            axis, "); the sizes"));
+        return sizes.Error(
+            absl::StrCat("every axis of input ", input.name,
+                         " to be a constant or a dimension of its own"),
+            absl::StrCat("an expression at axis ", axis));
       }
       RETURN_IF_ERROR(CheckContiguous(meta, input));
     }
@@ -291,7 +287,8 @@ class SignatureReader {
         return list.Error(
             absl::StrCat("input ", input.name,
                          " to be contiguous (export with contiguous sample "
-                         "inputs); the strides"));
+                         "inputs)"),
+            absl::StrCat("another stride at axis ", axis));
       }
       if (__builtin_mul_overflow(expected, *size, &expected)) {
         return list.Error("a tensor of fewer than 2^63 elements");
