@@ -63,8 +63,9 @@ absl::Status CheckInput(const BatchLayout::Input& expected,
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "input ", index, " of the task: expected ", DataTypeName(expected.dtype),
-      " ", ShapeString(shape), ", got ", DataTypeName(tensor.dtype), " ",
+      "input ", index, " of the task: expected ",
+      std::string(DataTypeName(expected.dtype)), " ", ShapeString(shape),
+      ", got ", std::string(DataTypeName(tensor.dtype)), " ",
       ShapeString(tensor.shape), " in ", tensor.byte_size, " bytes"));
 }
 

@@ -87,8 +87,9 @@ absl::Status CheckOutputs(const BatchLayout& layout,
       continue;
     }
     return absl::InternalError(absl::StrCat(
-        "output ", i, ": expected ", DataTypeName(dtype), " ",
-        ShapeString(shape), ", got ", DataTypeName(outputs[i].dtype), " ",
+        "output ", i, ": expected ", std::string(DataTypeName(dtype)), " ",
+        ShapeString(shape), ", got ",
+        std::string(DataTypeName(outputs[i].dtype)), " ",
         ShapeString(outputs[i].shape), " in ", outputs[i].byte_size, " bytes"));
   }
   return absl::OkStatus();
