@@ -1,0 +1,116 @@
+// A clock that moves only when a test says so. Waiting on it takes no real
+// time, and a test can know that a thread is waiting before it moves the time
+// on:
+//
+//   FakeClock clock;
+//   ... start a thread that calls clock.AwaitWithDeadline(...) ...
+//   clock.BlockUntilWaiters(1);
+//   clock.Advance(absl::Milliseconds(5));
+//
+// Thread-safe. Advance and BlockUntilWaiters must not be called with a mutex
+// held that somebody waits with.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace stoker {
+
+class FakeClock : public Clock {
+ public:
+  explicit FakeClock(absl::Time start = absl::FromUnixSeconds(1'700'000'000))
+      : now_(start) {}
+
+  absl::Time Now() override {
+    absl::MutexLock lock(&mu_);
+    return now_;
+  }
+
+  bool AwaitWithDeadline(absl::Mutex* mu, const absl::Condition& condition,
+                         absl::Time deadline) override
+      ABSL_SHARED_LOCKS_REQUIRED(mu) {
+    if (condition.Eval()) return true;
+    Waiter waiter(mu, condition, deadline);
+    {
+      absl::MutexLock lock(&mu_);
+      if (now_ >= deadline) return false;
+      waiters_.push_back(&waiter);
+    }
+    // Nobody can see the waiter as waiting before this releases `mu`, because a
+    // look at what `mu` guards takes `mu`.
+    mu->Await(absl::Condition(&waiter, &Waiter::IsAwake));
+    if (!Unregister(&waiter)) {
+      // Advance has seen the deadline pass and is about to take `mu` to say so:
+      // it must be through with `mu` and `waiter` before they may go away.
+      mu->Await(absl::Condition(&waiter, &Waiter::IsExpired));
+    }
+    return condition.Eval();
+  }
+
+  // Moves the time and wakes everybody whose deadline has come. Negative
+  // durations are not allowed.
+  void Advance(absl::Duration duration) {
+    std::vector<Waiter*> expired;
+    {
+      absl::MutexLock lock(&mu_);
+      now_ += duration;
+      const auto first_expired = std::partition(
+          waiters_.begin(), waiters_.end(), [this](const Waiter* waiter) {
+            mu_.AssertHeld();
+            return waiter->deadline > now_;
+          });
+      expired.assign(first_expired, waiters_.end());
+      waiters_.erase(first_expired, waiters_.end());
+    }
+    for (Waiter* waiter : expired) {
+      absl::MutexLock lock(waiter->mu);
+      waiter->expired = true;  // the waiter's thread may free it from here on
+    }
+  }
+
+  // Blocks until at least `count` threads wait in AwaitWithDeadline. Threads
+  // whose deadline has passed no longer count, even before they have woken up.
+  void BlockUntilWaiters(int count) {
+    const auto enough = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+      return static_cast<int>(waiters_.size()) >= count;
+    };
+    absl::MutexLock lock(&mu_, absl::Condition(&enough));
+  }
+
+ private:
+  // Lives on the stack of the waiting thread.
+  struct Waiter {
+    Waiter(absl::Mutex* m, const absl::Condition& c, absl::Time d)
+        : mu(m), condition(c), deadline(d) {}
+
+    bool IsAwake() const { return expired || condition.Eval(); }
+    bool IsExpired() const { return expired; }
+
+    absl::Mutex* const mu;
+    const absl::Condition condition;
+    const absl::Time deadline;
+    bool expired = false;  // guarded by *mu
+  };
+
+  // False when Advance has taken the waiter out already. Called with the
+  // waiter's mu held; Advance takes that one and mu_ never at once, so the
+  // order is safe.
+  bool Unregister(Waiter* waiter) {
+    absl::MutexLock lock(&mu_);
+    const auto it = std::find(waiters_.begin(), waiters_.end(), waiter);
+    if (it == waiters_.end()) return false;
+    waiters_.erase(it);
+    return true;
+  }
+
+  absl::Mutex mu_;
+  absl::Time now_ ABSL_GUARDED_BY(mu_);
+  std::vector<Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace stoker
