@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# From an empty checkout to ranked sentences: installs what is needed, builds stokerd,
+# exports the demo model (all-MiniLM-L6-v2 with its real weights), starts the daemon on
+# loopback, shows the warm-up, and asks it something. A second run compiles nothing.
+#
+#   deploy/quickstart.sh          the daemon keeps running afterwards
+#   deploy/quickstart.sh --stop   stops it
+#   deploy/quickstart.sh --help
+#
+# Needs Debian 12 or Ubuntu 24.04 on x86_64, and about 5 GB of disk. Environment:
+#   STOKER_HOME          what is kept between runs       (~/.cache/stoker)
+#   STOKER_PORT          gRPC port on 127.0.0.1          (8001)
+#   STOKER_METRICS_PORT  metrics port on 127.0.0.1       (8002)
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
+cd "$repo_root"
+
+port=${STOKER_PORT:-8001}
+metrics_port=${STOKER_METRICS_PORT:-8002}
+run_folder=$repo_root/run
+pid_file=$run_folder/stokerd.pid
+daemon_log=$run_folder/stokerd.log
+stokerd=$repo_root/build/release/server/main/stokerd
+
+# The pid in the file, when that process is still the stokerd that was started.
+running_pid() {
+  local pid
+  pid=$(cat "$pid_file" 2>/dev/null) || return 1
+  [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$stokerd" ] ||
+    [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$stokerd (deleted)" ] || return 1
+  printf '%s' "$pid"
+}
+
+stop_daemon() {
+  local pid
+  if pid=$(running_pid); then
+    kill -TERM "$pid"
+    # Drains for at most 30 s by itself.
+    timeout 40 tail --pid="$pid" -f /dev/null || fail "stokerd (pid $pid) did not end"
+  fi
+  rm -f "$pid_file"
+}
+
+start_daemon() {
+  mkdir -p "$run_folder"
+  "$stokerd" --model-repository models \
+    --listen "127.0.0.1:$port" --metrics-listen "127.0.0.1:$metrics_port" \
+    --cache "$STOKER_HOME/kernels" --compiler-python "$python" \
+    >"$daemon_log" 2>&1 </dev/null &
+  echo $! >"$pid_file"
+  disown
+}
+
+case ${1:-} in
+  '') ;;
+  --stop)
+    if running_pid >/dev/null; then
+      stop_daemon
+      echo "stokerd stopped"
+    else
+      echo "stokerd is not running"
+    fi
+    exit 0
+    ;;
+  --help | -h)
+    sed -n '2,15s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+  *)
+    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+    fail "unknown argument: $1"
+    ;;
+esac
+
+echo "Stoker quick start"
+deploy/install.sh
+python=$(venv_folder)/bin/python
+step "build stokerd" configure_and_build release --target stokerd
+step "demo model all-MiniLM-L6-v2" "$python" deploy/export_demo.py
+stop_daemon
+start_daemon
+echo
+"$python" deploy/watch_warmup.py --grpc "127.0.0.1:$port" --pid "$(cat "$pid_file")" ||
+  { tail -n 20 "$daemon_log" >&2; fail "stokerd did not become ready; its log is $daemon_log"; }
+echo
+"$python" deploy/demo_client.py --grpc "127.0.0.1:$port" \
+  --metrics "http://127.0.0.1:$metrics_port/metrics"
+cat <<EOF
+
+stokerd (pid $(cat "$pid_file")) keeps running:
+  gRPC      127.0.0.1:$port   KServe v2 / Open Inference Protocol
+  metrics   http://127.0.0.1:$metrics_port/metrics
+  log       $daemon_log
+  stop      deploy/quickstart.sh --stop
+EOF

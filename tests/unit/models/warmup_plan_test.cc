@@ -1,0 +1,95 @@
+#include "models/warmup_plan.h"
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace stoker {
+namespace {
+
+struct Inputs {
+  ModelSpec spec;
+  int threads = 2;
+  CpuTarget target{"x86-64-v3", 256};
+  std::string torch_version = "2.11.0";
+};
+
+Inputs TokenModel() {
+  Inputs in;
+  in.spec.name = "tokens";
+  in.spec.version = 3;
+  in.spec.program_path = "/models/tokens/3/model.pt2";
+  in.spec.program_digest = std::string(64, 'a');
+  in.spec.dimensions = {{"batch", "s0", 1, 64, true},
+                        {"tokens", "s1", 1, 512, true}};
+  in.spec.buckets = {ShapeBucket{{1, 16}}, ShapeBucket{{8, 32}}};
+  return in;
+}
+
+std::vector<WarmupStep> Plan(const Inputs& in) {
+  return MakeWarmupPlan(in.spec, in.threads, in.target, in.torch_version);
+}
+
+TEST(WarmupPlanTest, OneStepPerBucketInTheirOrder) {
+  const Inputs in = TokenModel();
+  const std::vector<WarmupStep> plan = Plan(in);
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].bucket, 0);
+  EXPECT_EQ(plan[0].name, "batch=1,tokens=16");
+  EXPECT_EQ(plan[1].name, "batch=8,tokens=32");
+  const CompileRequest& request = plan[1].request;
+  EXPECT_EQ(request.model, "tokens:3");
+  EXPECT_EQ(request.bucket, "batch=8,tokens=32");
+  EXPECT_EQ(request.sizes,
+            (std::map<std::string, int64_t>{{"s0", 8}, {"s1", 32}}));
+  EXPECT_EQ(request.threads, 2);
+  EXPECT_EQ(request.march, "x86-64-v3");
+  EXPECT_EQ(request.simdlen, 256);
+  EXPECT_EQ(request.key, ArtifactKey(request.factors));
+}
+
+TEST(WarmupPlanTest, EachFactorChangesTheKey) {
+  const std::vector<std::pair<std::string, std::function<void(Inputs&)>>>
+      changes = {
+          {"graph", [](Inputs& i) { i.spec.program_digest[0] = 'b'; }},
+          {"a size", [](Inputs& i) { i.spec.buckets[0].sizes[1] = 17; }},
+          {"a symbol", [](Inputs& i) { i.spec.dimensions[1].symbol = "s2"; }},
+          {"threads", [](Inputs& i) { i.threads = 4; }},
+          {"march", [](Inputs& i) { i.target.march = "x86-64-v4"; }},
+          {"simdlen", [](Inputs& i) { i.target.simdlen = 512; }},
+          {"torch", [](Inputs& i) { i.torch_version = "2.11.1"; }},
+      };
+  std::set<std::string> keys = {Plan(TokenModel())[0].request.key.hex()};
+  for (const auto& [name, change] : changes) {
+    Inputs in = TokenModel();
+    change(in);
+    EXPECT_TRUE(keys.insert(Plan(in)[0].request.key.hex()).second) << name;
+  }
+}
+
+TEST(WarmupPlanTest, WhatCannotChangeTheCodeDoesNotChangeTheKey) {
+  const std::vector<std::pair<std::string, std::function<void(Inputs&)>>>
+      changes = {
+          {"name", [](Inputs& i) { i.spec.name = "other"; }},
+          {"version", [](Inputs& i) { i.spec.version = 9; }},
+          {"path", [](Inputs& i) { i.spec.program_path = "/elsewhere"; }},
+          {"weights", [](Inputs& i) { i.spec.weights_digest = "new"; }},
+          {"name of a dimension",
+           [](Inputs& i) { i.spec.dimensions[0].name = "n"; }},
+          {"padding", [](Inputs& i) { i.spec.dimensions[1].padding = false; }},
+          {"other buckets", [](Inputs& i) { i.spec.buckets.resize(1); }},
+          {"queue", [](Inputs& i) { i.spec.queue.max_requests = 1; }},
+      };
+  const std::string key = Plan(TokenModel())[0].request.key.hex();
+  for (const auto& [name, change] : changes) {
+    Inputs in = TokenModel();
+    change(in);
+    EXPECT_EQ(Plan(in)[0].request.key.hex(), key) << name;
+  }
+}
+
+}  // namespace
+}  // namespace stoker
