@@ -1,0 +1,65 @@
+"""What the daemon's tests share: models made once, a kernel cache kept between runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.integration.daemon import Daemon  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that later runs reuse, so that nothing is compiled twice."""
+    kept = os.environ.get("STOKER_TEST_SCRATCH")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("kept")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """exported("mlp") is the folder of a model of tests/models.py, written once per run."""
+    from tests import models
+
+    root = tmp_path_factory.mktemp("exported")
+
+    def folder(name: str) -> Path:
+        if not (root / name).exists():
+            models.write(name, root)
+        return root / name
+
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path, exported: Callable[[str], Path]) -> Callable[..., Path]:
+    """repository("mlp", "tokens") is a fresh model repository with these models."""
+
+    def make(*names: str) -> Path:
+        root = tmp_path / "models"
+        for name in names:
+            shutil.copytree(exported(name), root / name)
+        return root
+
+    return make
+
+
+@pytest.fixture
+def start(tmp_path: Path, kept: Path) -> Callable[..., Daemon]:
+    """start(repository, "--flag", cache=...) makes a Daemon for a with statement."""
+    count = 0
+
+    def make(root: Path, *arguments: str, cache: Path | None = None) -> Daemon:
+        nonlocal count
+        count += 1
+        return Daemon(root, cache or kept / "kernels", tmp_path / f"stokerd-{count}.log", *arguments)
+
+    return make
