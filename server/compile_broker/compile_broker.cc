@@ -1,0 +1,37 @@
+#include "compile_broker/compile_broker.h"
+
+#include <utility>
+
+#include "base/thread.h"
+#include "compile_broker/compile_supervisor.h"
+#include "compile_broker/supervisor_inbox.h"
+
+namespace stoker {
+
+struct CompileBroker::Impl {
+  Impl(const CompileWorkerOptions& options, KernelCache& cache, Clock& clock,
+       MetricRegistry& metrics)
+      : supervisor(options, cache, clock, metrics, inbox),
+        thread("compile", [this] { supervisor.Run(); }) {}
+
+  SupervisorInbox inbox;
+  CompileSupervisor supervisor;
+  Thread thread;
+};
+
+CompileBroker::CompileBroker(CompileWorkerOptions options, KernelCache& cache,
+                             Clock& clock, MetricRegistry& metrics)
+    : impl_(std::make_unique<Impl>(options, cache, clock, metrics)) {}
+
+CompileBroker::~CompileBroker() {
+  impl_->inbox.Stop();
+  impl_->thread.Join();
+}
+
+void CompileBroker::Submit(CompileRequest request, Progress progress,
+                           Done done) {
+  impl_->inbox.Submit(
+      {std::move(request), std::move(progress), std::move(done)});
+}
+
+}  // namespace stoker

@@ -1,0 +1,427 @@
+#include "compile_broker/compile_supervisor.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+
+namespace stoker {
+
+namespace {
+
+constexpr size_t kLastWordsBytes = 2 << 10;
+
+// What Submit promises for trouble with the cache folder: FAILED_PRECONDITION
+// means "refused" there.
+absl::Status CacheTrouble(const CompileJob& job, std::string_view doing,
+                          const absl::Status& status) {
+  const std::string text =
+      absl::StrCat("compile of ", job.request.model, " [", job.request.bucket,
+                   "]: ", Absl(doing), ": ", status.message());
+  return absl::IsResourceExhausted(status) ? absl::ResourceExhaustedError(text)
+                                           : absl::InternalError(text);
+}
+
+}  // namespace
+
+CompileSupervisor::CompileSupervisor(const CompileWorkerOptions& options,
+                                     KernelCache& cache, Clock& clock,
+                                     MetricRegistry& metrics,
+                                     SupervisorInbox& inbox)
+    : options_(options),
+      cache_(cache),
+      clock_(clock),
+      inbox_(inbox),
+      metrics_(metrics) {}
+
+void CompileSupervisor::Run() {
+  while (true) {
+    News news = inbox_.Wait(clock_, NextDeadline());
+    if (news.stopping) return Shutdown(std::move(news));
+    for (Submission& submission : news.submissions) {
+      Accept(std::move(submission));
+    }
+    for (const WorkerEvent& event : news.events) Handle(event);
+    CheckDeadlines();
+    Dispatch();
+    NoteIdleness();
+    metrics_.SetQueue(
+        queue_.Count() - queue_.Count(CompileJob::State::kRunning),
+        queue_.Count(CompileJob::State::kRunning), failures_.parked());
+  }
+}
+
+void CompileSupervisor::Shutdown(News news) {
+  const absl::Status stopped =
+      absl::CancelledError("the server stops compiling");
+  worker_.reset();
+  worker_state_ = WorkerState::kNone;
+  while (CompileJob* job = queue_.First()) Answer(*job, stopped);
+  // An answer may have led to another submission.
+  while (!news.submissions.empty()) {
+    for (const Submission& submission : news.submissions) {
+      submission.done(stopped);
+    }
+    news = inbox_.Wait(clock_, absl::InfinitePast());
+  }
+  metrics_.SetQueue(0, 0, failures_.parked());
+}
+
+// ---------------------------------------------------------------- what comes
+// in
+
+void CompileSupervisor::Accept(Submission submission) {
+  const ArtifactKey& key = submission.request.key;
+  if (options_.argv.empty()) {
+    submission.done(absl::UnavailableError(
+        "there is no compiler on this host: no compile worker is configured"));
+  } else if (std::optional<absl::Status> parked = failures_.Parked(key)) {
+    submission.done(*parked);
+  } else if (CompileJob* job = queue_.FindKey(key)) {
+    job->Join(std::move(submission));
+  } else {
+    queue_.Add(std::make_unique<CompileJob>(std::move(submission)));
+  }
+}
+
+void CompileSupervisor::Handle(const WorkerEvent& event) {
+  if (event.worker != worker_number_ || worker_ == nullptr) return;
+  if (event.ended) return OnWorkerLost(event.text);
+  const absl::StatusOr<WorkerReply> reply = ParseReply(event.text);
+  if (reply.ok()) return OnReply(*reply);
+  OnWorkerLost(std::string(reply.status().message()));
+}
+
+void CompileSupervisor::OnReply(const WorkerReply& reply) {
+  if (reply.event == WorkerReply::Event::kReady) {
+    if (worker_state_ != WorkerState::kStarting) return;
+    worker_state_ = WorkerState::kReady;
+    failed_starts_ = 0;
+    spdlog::info("compile worker {}: ready with torch {} after {:.1f} s",
+                 worker_->pid(), reply.torch, reply.seconds);
+    return;
+  }
+  CompileJob* const job = queue_.FindRunning(reply.id);
+  if (job == nullptr) return;  // answered already
+  switch (reply.event) {
+    case WorkerReply::Event::kPhase:
+      return job->SetPhase(reply.phase);
+    case WorkerReply::Event::kDone:
+      return OnDone(*job, reply);
+    case WorkerReply::Event::kFailed:
+      return OnFailed(*job, reply);
+    case WorkerReply::Event::kReady:
+    case WorkerReply::Event::kUnknown:
+      return;
+  }
+}
+
+void CompileSupervisor::OnDone(CompileJob& job, const WorkerReply& reply) {
+  losses_ = 0;
+  job.SetPhase("commit");
+  const ArtifactKey& key = job.request.key;
+  absl::StatusOr<CacheEntry> entry = cache_.Commit(key, job.staging_folder);
+  const absl::Duration took = clock_.Now() - job.sent;
+  if (!entry.ok()) {
+    metrics_.Ended("failed", took);
+    const absl::Status trouble =
+        CacheTrouble(job, "the artifact was not accepted", entry.status());
+    // Only a wrong artifact is the compiler's fault.
+    if (absl::IsFailedPrecondition(entry.status())) return Fail(job, trouble);
+    return Answer(job, trouble);
+  }
+  metrics_.Ended("ok", took);
+  metrics_.Phases(reply.phases);
+  failures_.Forget(key);
+  spdlog::info("compiled {} in {:.1f} s, {} bytes", job.Name(),
+               absl::ToDoubleSeconds(took), entry->bytes);
+  Answer(job, entry);
+}
+
+void CompileSupervisor::OnFailed(CompileJob& job, const WorkerReply& reply) {
+  losses_ = 0;
+  metrics_.Ended(OutcomeOfKind(reply.kind), clock_.Now() - job.sent);
+  const absl::Status failure =
+      FailureStatus(job.request, reply.kind, reply.message);
+  const bool disk_full =
+      absl::IsResourceExhausted(failure) && reply.kind != "memory";
+  if (disk_full || reply.kind == "cancelled") return Answer(job, failure);
+  Fail(job, failure);
+}
+
+// --------------------------------------------------------------- what time
+// brings
+
+void CompileSupervisor::CheckDeadlines() {
+  const absl::Time now = clock_.Now();
+  if (worker_state_ == WorkerState::kStarting && now >= start_deadline_) {
+    OnWorkerLost(absl::StrCat("not ready after ",
+                              absl::FormatDuration(options_.start_timeout)));
+  }
+  if (worker_state_ != WorkerState::kReady) return;
+  if (now >= idle_since_ + options_.idle_timeout) {
+    spdlog::info("compile worker {}: let go after {} without a job",
+                 worker_->pid(), absl::FormatDuration(options_.idle_timeout));
+    return DropWorker();
+  }
+  bool stuck = false;
+  queue_.ForEach(CompileJob::State::kRunning,
+                 [&](CompileJob& job) { stuck |= now >= job.deadline; });
+  if (stuck) OnStuckWorker();
+}
+
+void CompileSupervisor::OnStuckWorker() {
+  const absl::Time now = clock_.Now();
+  const std::string words = WithLastWords("the compile worker is stuck");
+  spdlog::warn("compile worker {}: a job has had no answer for {}, killing it",
+               worker_->pid(),
+               absl::FormatDuration(options_.job_timeout + kTimeoutGrace));
+  DropWorker();
+  ++losses_;
+  ScheduleRestart();
+  queue_.ForEach(CompileJob::State::kRunning, [&](CompileJob& job) {
+    // The others only lost their worker.
+    if (now < job.deadline) return Requeue(job);
+    metrics_.Ended("timeout", now - job.sent);
+    Fail(job, FailureStatus(job.request, "timeout", words));
+  });
+}
+
+void CompileSupervisor::NoteIdleness() {
+  const bool idle =
+      worker_state_ == WorkerState::kReady &&
+      queue_.Count(CompileJob::State::kElsewhere) == queue_.Count();
+  if (!idle) {
+    idle_since_ = absl::InfiniteFuture();
+  } else if (idle_since_ == absl::InfiniteFuture()) {
+    idle_since_ = clock_.Now();
+  }
+}
+
+absl::Time CompileSupervisor::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  if (worker_state_ == WorkerState::kStarting) next = start_deadline_;
+  if (worker_state_ == WorkerState::kReady) {
+    next = idle_since_ + options_.idle_timeout;
+  }
+  queue_.ForEach([&](const CompileJob& job) {
+    if (job.state == CompileJob::State::kElsewhere) {
+      next = std::min(next, job.next_look);
+    } else if (job.state == CompileJob::State::kRunning) {
+      next = std::min(next, job.deadline);
+    } else if (worker_state_ == WorkerState::kNone) {
+      next = std::min(next, next_start_);
+    }
+  });
+  return next;
+}
+
+// --------------------------------------------------------------------------
+// queue
+
+void CompileSupervisor::Dispatch() {
+  const absl::Time now = clock_.Now();
+  queue_.ForEach(CompileJob::State::kElsewhere, [&](CompileJob& job) {
+    if (now >= job.next_look) Acquire(job);
+  });
+  queue_.ForEach(CompileJob::State::kQueued, [&](CompileJob& job) {
+    if (IsFull()) return;
+    if (!InBackoff()) return Acquire(job);
+    if (failed_starts_ >= kMaxFailedStarts) Answer(job, start_failure_);
+  });
+  if (worker_state_ == WorkerState::kNone && !InBackoff() &&
+      queue_.Count(CompileJob::State::kLocked) > 0) {
+    StartWorker();
+  }
+  if (worker_state_ == WorkerState::kReady) {
+    queue_.ForEach(CompileJob::State::kLocked,
+                   [&](CompileJob& job) { Send(job); });
+  }
+}
+
+void CompileSupervisor::Acquire(CompileJob& job) {
+  const ArtifactKey& key = job.request.key;
+  absl::StatusOr<std::unique_ptr<FileLock>> lock = cache_.TryLock(key);
+  if (!lock.ok()) {
+    return Answer(job, CacheTrouble(job, "lock the key", lock.status()));
+  }
+  if (*lock == nullptr) {
+    if (job.state != CompileJob::State::kElsewhere) {
+      spdlog::info("{} is being compiled by another process", job.Name());
+    }
+    job.state = CompileJob::State::kElsewhere;
+    job.next_look = clock_.Now() + kLookInterval;
+    return job.SetPhase("wait");
+  }
+  // Whoever had the lock before may have left an entry.
+  if (std::optional<CacheEntry> entry = cache_.Lookup(key)) {
+    return Answer(job, *std::move(entry));
+  }
+  if (IsFull() || InBackoff()) {
+    job.state = CompileJob::State::kQueued;
+    return;
+  }
+  job.lock = *std::move(lock);
+  job.state = CompileJob::State::kLocked;
+  if (worker_state_ != WorkerState::kReady) job.SetPhase("start");
+}
+
+void CompileSupervisor::Send(CompileJob& job) {
+  absl::StatusOr<std::string> folder = cache_.NewStagingFolder(job.request.key);
+  if (!folder.ok()) {
+    return Answer(job,
+                  CacheTrouble(job, "make a staging folder", folder.status()));
+  }
+  job.id = next_id_++;
+  job.staging_folder = *std::move(folder);
+  job.state = CompileJob::State::kRunning;
+  job.sent = clock_.Now();
+  job.deadline = job.sent + options_.job_timeout + kTimeoutGrace;
+  spdlog::info("compiling {}", job.Name());
+  worker_->Send(CompileLine(job.id, job.request, job.staging_folder,
+                            cache_.scratch_folder(), options_));
+}
+
+bool CompileSupervisor::IsFull() const {
+  return queue_.Count(CompileJob::State::kLocked) +
+             queue_.Count(CompileJob::State::kRunning) >=
+         std::max(1, options_.parallel_jobs);
+}
+
+bool CompileSupervisor::InBackoff() const {
+  return worker_state_ == WorkerState::kNone && clock_.Now() < next_start_;
+}
+
+void CompileSupervisor::GiveUpClaim(CompileJob& job) {
+  if (!job.staging_folder.empty()) {
+    cache_.Abandon(std::exchange(job.staging_folder, ""));
+  }
+  job.lock.reset();
+}
+
+void CompileSupervisor::Requeue(CompileJob& job) {
+  GiveUpClaim(job);
+  job.state = CompileJob::State::kQueued;
+  job.SetPhase("wait");
+}
+
+void CompileSupervisor::Answer(CompileJob& job,
+                               const absl::StatusOr<CacheEntry>& result) {
+  GiveUpClaim(job);
+  const std::unique_ptr<CompileJob> taken = queue_.Remove(job);
+  if (!result.ok() && !absl::IsCancelled(result.status())) {
+    spdlog::warn("{} was not compiled: {}", taken->Name(),
+                 result.status().ToString());
+  }
+  taken->Answer(result);
+}
+
+void CompileSupervisor::Fail(CompileJob& job, const absl::Status& failure) {
+  failures_.Record(job.request.key, failure);
+  Answer(job, failure);
+}
+
+// -------------------------------------------------------------------------
+// worker
+
+void CompileSupervisor::StartWorker() {
+  Subprocess::Options process;
+  process.argv = options_.argv;
+  for (const std::string& argument :
+       {std::string("--reply-fd"), absl::StrCat(process.reply_fd),
+        std::string("--scratch"), cache_.scratch_folder()}) {
+    process.argv.push_back(argument);
+  }
+  process.working_folder = options_.working_folder;
+  const int number = ++worker_number_;
+  CompileWorkerProcess::Callbacks callbacks;
+  callbacks.on_reply = [this, number](std::string line) {
+    inbox_.Post({.worker = number, .ended = false, .text = std::move(line)});
+  };
+  callbacks.on_end = [this, number](std::string how) {
+    inbox_.Post({.worker = number, .ended = true, .text = std::move(how)});
+  };
+  auto worker = CompileWorkerProcess::Start(process, std::move(callbacks));
+  if (!worker.ok()) return OnNoWorker(worker.status());
+  metrics_.WorkerStarted();
+  worker_ = *std::move(worker);
+  worker_state_ = WorkerState::kStarting;
+  start_deadline_ = clock_.Now() + options_.start_timeout;
+  spdlog::info("compile worker {}: starting", worker_->pid());
+}
+
+void CompileSupervisor::OnNoWorker(const absl::Status& status) {
+  if (!absl::IsNotFound(status)) {
+    return OnFailedStart(absl::UnavailableError(
+        absl::StrCat("can't start the compile worker: ", status.message())));
+  }
+  // Waiting won't help.
+  const absl::Status missing = absl::UnavailableError(
+      absl::StrCat("there is no compiler on this host: ", status.message()));
+  for (auto state : {CompileJob::State::kLocked, CompileJob::State::kQueued}) {
+    queue_.ForEach(state, [&](CompileJob& job) { Answer(job, missing); });
+  }
+}
+
+void CompileSupervisor::OnWorkerLost(std::string_view how) {
+  const bool started = worker_state_ == WorkerState::kReady;
+  const std::string words =
+      WithLastWords(absl::StrCat(started ? "the compile worker was lost: "
+                                         : "the compile worker did not start: ",
+                                 Absl(how)));
+  DropWorker();
+  if (!started) return OnFailedStart(absl::UnavailableError(words));
+  ++losses_;
+  ScheduleRestart();
+  spdlog::warn("{}", words);
+  const absl::Time now = clock_.Now();
+  queue_.ForEach(CompileJob::State::kRunning, [&](CompileJob& job) {
+    metrics_.Ended("crashed", now - job.sent);
+    RetryOrFail(job, FailureStatus(job.request, "crashed", words));
+  });
+}
+
+// Which of the jobs brought the worker down is not known, and it may have been
+// none: each gets one more try.
+void CompileSupervisor::RetryOrFail(CompileJob& job,
+                                    const absl::Status& failure) {
+  if (failures_.Record(job.request.key, failure)) {
+    Answer(job, failure);
+  } else {
+    Requeue(job);
+  }
+}
+
+void CompileSupervisor::OnFailedStart(const absl::Status& failure) {
+  ++losses_;
+  ++failed_starts_;
+  start_failure_ = failure;
+  ScheduleRestart();
+  spdlog::warn("{} (start {} in a row that failed)",
+               std::string(failure.message()), failed_starts_);
+  queue_.ForEach(CompileJob::State::kLocked,
+                 [&](CompileJob& job) { Requeue(job); });
+}
+
+void CompileSupervisor::DropWorker() {
+  worker_.reset();
+  worker_state_ = WorkerState::kNone;
+}
+
+void CompileSupervisor::ScheduleRestart() {
+  absl::Duration backoff = kMinBackoff;
+  for (int i = 1; i < losses_ && backoff < kMaxBackoff; ++i) backoff *= 2;
+  next_start_ = clock_.Now() + std::min(backoff, kMaxBackoff);
+}
+
+std::string CompileSupervisor::WithLastWords(std::string_view text) const {
+  const std::string words = worker_->LastWords(kLastWordsBytes);
+  return words.empty() ? absl::StrCat(Absl(text), " (its log is empty)")
+                       : absl::StrCat(Absl(text), "; its last words:\n", words);
+}
+
+}  // namespace stoker
