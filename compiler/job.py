@@ -1,0 +1,213 @@
+"""One compile: an exported program and a bucket in, a staged artifact out.
+
+Runs in a process of its own, because torch keeps state between compiles that changes the next one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compiler import codegen, manifest, toolchain
+from compiler.archive import load_program
+from compiler.protocol import PHASES
+from compiler.refused import Refused
+from compiler.specialise import Specialised, specialise
+
+# The wrapper calls kernels and allocates: built without optimisation it costs 1 µs per kernel less
+# than nothing, and saves a third of the build.
+WRAPPER_OPTIMISATION = "O0"
+
+ARTIFACT = "model.so"
+EXTERN_NODES = "model.json"
+
+
+@dataclass
+class Job:
+    """A request to compile, as in the protocol; `timeout_seconds` is the worker's business."""
+
+    id: int
+    key: str
+    factors: dict[str, str]
+    model: str
+    bucket: str
+    program: Path
+    sizes: dict[str, int]
+    threads: int
+    march: str
+    simdlen: int
+    stage: Path
+    scratch: Path
+    timeout_seconds: float
+    memory_bytes: int
+
+    @staticmethod
+    def parse(message: dict[str, Any]) -> Job:
+        """Raises ValueError with the field's name when a field is missing or of the wrong kind."""
+        job = Job(
+            id=_field(message, "id", int),
+            key=_field(message, "key", str),
+            factors=_mapping(message, "factors", str),
+            model=_field(message, "model", str),
+            bucket=_field(message, "bucket", str),
+            program=Path(_field(message, "program", str)),
+            sizes=_mapping(message, "sizes", int),
+            threads=_field(message, "threads", int),
+            march=_field(message, "march", str),
+            simdlen=_field(message, "simdlen", int),
+            stage=Path(_field(message, "stage", str)),
+            scratch=Path(_field(message, "scratch", str)),
+            timeout_seconds=_field(message, "timeout_seconds", (int, float)),
+            memory_bytes=_field(message, "memory_bytes", int),
+        )
+        if job.threads < 1:
+            raise ValueError(f"threads: expected at least 1, got {job.threads}")
+        toolchain.check_target(job.march, job.simdlen)
+        return job
+
+
+@dataclass
+class Phases:
+    """Times the phases of a job and tells about each as it begins."""
+
+    report: Callable[[str], None]
+    seconds: dict[str, float] = field(default_factory=dict)
+    _name: str | None = None
+    _since: float = 0.0
+
+    def enter(self, name: str | None) -> None:
+        """Ends the phase that runs and begins `name`; None only ends."""
+        assert name is None or name in PHASES, name
+        now = time.monotonic()
+        if self._name is not None:
+            self.seconds[self._name] = round(now - self._since, 3)
+        self._name, self._since = name, now
+        if name is not None:
+            self.report(name)
+
+
+def run_job(job: Job, report: Callable[[str], None]) -> dict[str, Any]:
+    """Compiles and stages the artifact; returns the fields of the "done" reply.
+
+    Raises Refused for a program that can't be made safe; every other exception is a failure of the
+    compiler. `report` is called with the name of each phase.
+    """
+    started = time.monotonic()
+    phases = Phases(report)
+    toolchain.select_target(job.march, job.simdlen, job.scratch)
+    with _work_folder(job) as work:
+        phases.enter("load")
+        program = load_program(job.program)
+        phases.enter("specialise")
+        specialised = specialise(program, job.sizes)
+        phases.enter("lower")
+        built = _build(job, specialised, work, phases)
+        phases.enter("package")
+        shutil.move(built.library, job.stage / ARTIFACT)
+        if built.extern_nodes is not None:
+            shutil.move(built.extern_nodes, job.stage / EXTERN_NODES)
+        toolchain.check_needed(job.stage / ARTIFACT)
+    phases.enter(None)
+    seconds = round(time.monotonic() - started, 3)
+    manifest.write_manifest(
+        job.stage,
+        {
+            "key": job.key,
+            "model": job.model,
+            "bucket": job.bucket,
+            "factors": job.factors,
+            "toolchain": toolchain.describe(job.march, job.simdlen),
+            "inputs": specialised.inputs,
+            "outputs": specialised.outputs,
+            "validity_output": specialised.outputs if specialised.guards else None,
+            "guards": specialised.guards,
+            "constants": built.constants,
+            "phases": phases.seconds,
+            "seconds": seconds,
+            "peak_rss_bytes": _peak_rss_bytes(),
+        },
+    )
+    return {"phases": phases.seconds, "seconds": seconds}
+
+
+@dataclass
+class Built:
+    """What Inductor left in the work folder."""
+
+    library: Path
+    extern_nodes: Path | None
+    constants: list[str]
+
+
+def _build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Built:
+    from torch._inductor.compile_fx import compile_fx_aot
+
+    options = {
+        "aot_inductor.package": True,
+        "aot_inductor.output_path": str(work),
+        # The weights are bound when the artifact is opened, under their own names and unchanged.
+        "aot_inductor.package_constants_in_so": False,
+        "always_keep_tensor_constants": True,
+        "joint_graph_constant_folding": False,
+        "aot_inductor.use_runtime_constant_folding": False,
+        "freezing": False,
+        "aot_inductor.compile_wrapper_opt_level": WRAPPER_OPTIMISATION,
+        "cpp.threads": job.threads,
+    }
+    with codegen.installed(before_build=lambda: phases.enter("build")) as generated:
+        files = compile_fx_aot(specialised.module, specialised.fakes, config_patches=options)
+    assert isinstance(files, list)
+    paths = [Path(file) for file in files if isinstance(file, str)]
+    (library,) = [path for path in paths if path.suffix == ".so"]
+    nodes = library.with_suffix(".json")
+    unknown = set(generated.constants) - specialised.constants
+    if unknown:
+        raise Refused(f"the compiled code needs constants that the program does not have: {sorted(unknown)}")
+    others = [path.name for path in paths if path.name.startswith("custom_obj")]
+    if others:
+        raise Refused(f"the program holds script objects ({', '.join(others)}), which can't be bound")
+    return Built(library, nodes if nodes in paths else None, generated.constants)
+
+
+@contextlib.contextmanager
+def _work_folder(job: Job) -> Iterator[Path]:
+    """The folder of the generated code; the worker removes what a killed job leaves."""
+    work = work_folder(job.scratch, os.getpid())
+    work.mkdir(mode=0o700, parents=True)
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def work_folder(scratch: Path, pid: int) -> Path:
+    """Where the job that runs as process `pid` keeps its generated code."""
+    return scratch / "work" / str(pid)
+
+
+def _peak_rss_bytes() -> int:
+    """The largest of this process and its compilers."""
+    peaks = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return max(peaks) * 1024
+
+
+def _field(message: dict[str, Any], name: str, kind: type | tuple[type, ...]) -> Any:
+    value = message.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{name}: expected {kind}, got {value!r}")
+    return value
+
+
+def _mapping(message: dict[str, Any], name: str, kind: type) -> dict[str, Any]:
+    value = _field(message, name, dict)
+    for key in value:
+        _field(value, key, kind)
+    return value

@@ -1,0 +1,216 @@
+"""Turns an exported program into the flat, guarded, bucket-sized graph that Inductor compiles.
+
+The guards are put into the program as it was exported, while the batch is still a symbol that can
+be told from all other sizes. Specialising then costs nothing: Inductor traces the graph again in
+any case, and gets inputs of the bucket's sizes to trace it with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from compiler import guards
+from compiler.refused import Refused
+
+if TYPE_CHECKING:
+    import sympy
+    import torch
+    from torch.export import ExportedProgram
+
+# Operators that only look at or rearrange their first operand: what they return may share its memory.
+VIEWS = frozenset(
+    "alias as_strided detach diagonal expand permute real imag select slice split split_with_sizes squeeze "
+    "t transpose unbind unfold unsqueeze view view_as_complex view_as_real _reshape_alias".split()
+)
+
+
+@dataclass
+class Specialised:
+    """A graph that takes the program's inputs flat and returns its outputs flat, then the validity."""
+
+    module: torch.fx.GraphModule
+    fakes: list[torch.Tensor]  # one per input, of the bucket's sizes
+    inputs: list[dict[str, Any]]  # name, dtype, shape, as in the manifest
+    outputs: int  # without the validity
+    guards: list[dict[str, Any]]  # as in the manifest
+    constants: frozenset[str]  # the names that can be bound when the artifact is opened
+
+
+def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
+    """`sizes` maps symbols of the program's graph to sizes; a symbol without one stays dynamic.
+
+    Raises ValueError for a symbol that the program does not have or a size outside its bounds, and
+    Refused for a program that can't run as a pure function of its inputs and weights.
+    """
+    _check_sizes(program, sizes)
+    _check_effects(program)
+    constants = frozenset(program.state_dict) | frozenset(program.constants)
+    names = input_names(program)
+    program = program.run_decompositions(guards.decompositions())
+    module = program.module(check_guards=False)
+    _flatten(module)
+    _inline_scalars(module, constants)
+    _own_outputs(module)
+    outputs = len(_output_node(module).args[0])
+    inserted = guards.insert(module, names, sizes)
+    fakes = _bucket_inputs(module, names, sizes)
+    shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
+    dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
+    inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
+    return Specialised(module, fakes, inputs, outputs, inserted, constants)
+
+
+def input_names(program: ExportedProgram) -> list[str]:
+    """The author's names of the flat inputs; torch's own where the author's say nothing."""
+    names = [str(name) for name in program.graph_signature.user_inputs]
+    if program.module_call_graph and (signature := program.module_call_graph[0].signature):
+        given = signature.forward_arg_names or []
+        if len(given) == len(names) == signature.in_spec.num_leaves:
+            return list(given)
+    return names
+
+
+def _check_sizes(program: ExportedProgram, sizes: dict[str, int]) -> None:
+    bounds = {str(symbol): limits for symbol, limits in program.range_constraints.items()}
+    for symbol, size in sizes.items():
+        if symbol not in bounds:
+            raise ValueError(f"sizes: the program has no symbol {symbol!r}, only {sorted(bounds)}")
+        if not bounds[symbol].lower <= size <= bounds[symbol].upper:
+            limits = f"{bounds[symbol].lower}..{bounds[symbol].upper}"
+            raise ValueError(f"sizes: {symbol} is bounded to {limits}, got {size}")
+
+
+def _check_effects(program: ExportedProgram) -> None:
+    """Refuses what a shared, read-only copy of the weights and a batch of strangers don't allow."""
+    import torch
+
+    signature = program.graph_signature
+    if signature.buffers_to_mutate:
+        raise Refused(f"the program changes its buffers {sorted(signature.buffers_to_mutate.values())}")
+    if signature.user_inputs_to_mutate:
+        raise Refused(f"the program changes its inputs {sorted(signature.user_inputs_to_mutate.values())}")
+    for node in program.graph.nodes:
+        if node.op != "call_function":
+            continue
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise Refused(f"{node.target} ({node.name}): control flow inside the graph is not guarded")
+        _check_symbols(node)
+
+
+def _check_symbols(node: torch.fx.Node) -> None:
+    """Refuses sizes and numbers that depend on the values of tensors."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    if free_unbacked_symbols(node.meta.get("val")):
+        raise Refused(f"{node.target} ({node.name}): its result's size or value depends on the data")
+
+
+def _flatten(module: torch.fx.GraphModule) -> None:
+    """Gives the graph flat inputs and one flat tuple of tensors as output."""
+    import torch
+    from torch.fx.graph import CodeGen
+
+    for node in list(module.graph.nodes):
+        if node.op == "placeholder" and not isinstance(node.meta.get("val"), torch.Tensor):
+            raise Refused(f"the program's input {node.name} is not a tensor")
+        if node.op == "call_function" and str(node.target) == "aten._assert_tensor_metadata.default":
+            module.graph.erase_node(node)  # what it asserts held when the program was exported
+    output = _output_node(module)
+    results = list(output.args[0]) if isinstance(output.args[0], (tuple, list)) else [output.args[0]]
+    for index, node in enumerate(results):
+        if not isinstance(node, torch.fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
+            raise Refused(f"the program's output {index} is not a tensor")
+    output.args = (tuple(results),)
+    module.graph.set_codegen(CodeGen())
+
+
+def _output_node(module: torch.fx.GraphModule) -> torch.fx.Node:
+    return next(iter(reversed(module.graph.nodes)))
+
+
+def _inline_scalars(module: torch.fx.GraphModule, constants: frozenset[str]) -> None:
+    """Rebuilds the one-element constants that decomposing added in the graph.
+
+    The artifact is given the program's own constants only.
+    """
+    import torch
+
+    for node in list(module.graph.nodes):
+        if node.op != "get_attr" or node.target in constants:
+            continue
+        value = _attribute(module, node.target)
+        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+            raise Refused(f"decomposing the program made the constant {node.target}, which can't be bound")
+        with module.graph.inserting_before(node):
+            full = module.graph.call_function(
+                torch.ops.aten.full.default,
+                (list(value.shape), value.item()),
+                {"dtype": value.dtype, "device": value.device},
+            )
+        full.meta = dict(node.meta)
+        node.replace_all_uses_with(full)
+        module.graph.erase_node(node)
+
+
+def _attribute(module: torch.nn.Module, name: str) -> Any:
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _own_outputs(module: torch.fx.GraphModule) -> None:
+    """Copies outputs that are inputs, weights or views of them: a result must own its memory."""
+    import torch
+
+    output = _output_node(module)
+    results = list(output.args[0])
+    for index, node in enumerate(results):
+        root = node
+        while root.op == "call_function" and _is_view(root.target):
+            root = root.args[0]
+        if root.op in ("placeholder", "get_attr"):
+            with module.graph.inserting_before(output):
+                results[index] = module.graph.call_function(torch.ops.aten.clone.default, (node,))
+            results[index].meta = dict(node.meta)
+    output.args = (tuple(results),)
+
+
+def _is_view(target: Any) -> bool:
+    name = getattr(target, "overloadpacket", target)
+    return getattr(name, "__name__", "") in VIEWS or getattr(target, "__name__", "") == "getitem"
+
+
+def _bucket_inputs(
+    module: torch.fx.GraphModule, names: list[str], sizes: dict[str, int]
+) -> list[torch.Tensor]:
+    """Contiguous fake inputs of the bucket's sizes, which also become the placeholders' values:
+    Inductor takes them from there."""
+    import torch
+    from torch._subclasses import FakeTensorMode
+
+    placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+    assert len(placeholders) == len(names), (placeholders, names)
+    values = [node.meta["val"] for node in placeholders]
+    shapes = [[_resolve(size, sizes) for size in value.shape] for value in values]
+    static = all(isinstance(size, int) for shape in shapes for size in shape)
+    mode = FakeTensorMode(allow_non_fake_inputs=True) if static or not values else values[0].fake_mode
+    fakes = []
+    with mode:
+        for node, value, shape in zip(placeholders, values, shapes):
+            fakes.append(torch.empty(shape, dtype=value.dtype, device=value.device))
+            node.meta = {"val": fakes[-1]}
+    return fakes
+
+
+def _resolve(size: int | torch.SymInt, sizes: dict[str, int]) -> int | torch.SymInt:
+    """The size in the bucket: a number when all of its symbols have one."""
+    if isinstance(size, int):
+        return size
+    expression: sympy.Expr = size.node.expr
+    known = expression.subs({s: sizes[str(s)] for s in expression.free_symbols if str(s) in sizes})
+    if known.is_Integer:
+        return int(known)
+    if known == expression:
+        return size
+    return size.node.shape_env.create_symintnode(known, hint=None)
