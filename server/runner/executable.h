@@ -1,8 +1,9 @@
 // A program in a form that can run: eager (nativert) or compiled (AOTInductor).
 //
-// Thread-safety: immutable after load and shared by shared_ptr, but an AotExecutable
-// runs on one thread at a time (its container is single-threaded); callers serialise
-// Run per Executable, or open one per device thread.
+// Thread-safety: immutable after load and shared by shared_ptr, but an
+// AotExecutable runs on one thread at a time (its container is
+// single-threaded); callers serialise Run per Executable, or open one per
+// device thread.
 #pragma once
 
 #include <string_view>
@@ -19,10 +20,11 @@ class Executable {
  public:
   virtual ~Executable() = default;
 
-  // Inputs in the program's flat order, contiguous, 64-byte aligned where a compiled
-  // form may run. The caller has checked dtypes and shapes against the model and the
-  // bucket. INVALID_ARGUMENT: the values were refused, nothing was computed (eager
-  // can't say which row); RESOURCE_EXHAUSTED: out of memory; INTERNAL: anything else.
+  // Inputs in the program's flat order, contiguous, 64-byte aligned where a
+  // compiled form may run. The caller has checked dtypes and shapes against the
+  // model and the bucket. INVALID_ARGUMENT: the values were refused, nothing
+  // was computed (eager can't say which row); RESOURCE_EXHAUSTED: out of
+  // memory; INTERNAL: anything else.
   virtual absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                         absl::Span<const Tensor> inputs) = 0;
 

@@ -1,5 +1,5 @@
-// Per-device-thread state of runs: the number of compute threads. One per device
-// thread; created and used on that thread only.
+// Per-device-thread state of runs: the number of compute threads. One per
+// device thread; created and used on that thread only.
 #pragma once
 
 #include <memory>
@@ -14,8 +14,11 @@ class ExecutionContext {
   static std::unique_ptr<ExecutionContext> CreateCpu(int threads);
   int threads() const { return threads_; }
 
- private:
+ protected:
+  // Tests of rooms above derive a context that sets nothing.
   explicit ExecutionContext(int threads) : threads_(threads) {}
+
+ private:
   const int threads_;
 };
 

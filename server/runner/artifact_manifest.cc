@@ -1,0 +1,160 @@
+#include "runner/artifact_manifest.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "nlohmann/json.hpp"
+
+namespace stoker {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kSchema = 1;
+constexpr int kMaxBit = 62;
+constexpr int kMaxOutputs = 1 << 20;
+
+absl::Status Malformed(absl::string_view field, absl::string_view expected) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("manifest: field '", field, "': expected ", expected));
+}
+
+// An empty object when there is no such member, so that look-ups can be
+// chained.
+const json& Member(const json& object, const char* key) {
+  static const json& none = *new json(json::object());
+  if (!object.is_object()) return none;
+  const auto it = object.find(key);
+  return it == object.end() ? none : *it;
+}
+
+absl::StatusOr<std::string> Text(const json& object, const char* key) {
+  const json& value = Member(object, key);
+  if (!value.is_string()) return Malformed(key, "a string");
+  return value.get<std::string>();
+}
+
+absl::StatusOr<int> Number(const json& object, const char* key, int min,
+                           int max) {
+  const json& value = Member(object, key);
+  if (!value.is_number_integer() || value.get<int64_t>() < min ||
+      value.get<int64_t>() > max) {
+    return Malformed(key, absl::StrCat("an integer of ", min, " to ", max));
+  }
+  return value.get<int>();
+}
+
+// torch's names for the element types.
+std::optional<DataType> ParseTorchType(std::string_view name) {
+  constexpr std::pair<std::string_view, DataType> kTypes[] = {
+      {"bool", DataType::kBool},     {"uint8", DataType::kUint8},
+      {"uint16", DataType::kUint16}, {"uint32", DataType::kUint32},
+      {"uint64", DataType::kUint64}, {"int8", DataType::kInt8},
+      {"int16", DataType::kInt16},   {"int32", DataType::kInt32},
+      {"int64", DataType::kInt64},   {"float16", DataType::kFp16},
+      {"float32", DataType::kFp32},  {"float64", DataType::kFp64},
+      {"bfloat16", DataType::kBf16},
+  };
+  for (const auto& [torch_name, dtype] : kTypes) {
+    if (torch_name == name) return dtype;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<ArtifactInput> ParseInput(const json& entry) {
+  ArtifactInput input;
+  ASSIGN_OR_RETURN(input.name, Text(entry, "name"));
+  ASSIGN_OR_RETURN(const std::string type, Text(entry, "dtype"));
+  const std::optional<DataType> dtype = ParseTorchType(type);
+  if (!dtype) return Malformed("inputs", absl::StrCat("no dtype ", type));
+  input.dtype = *dtype;
+  const json& shape = Member(entry, "shape");
+  if (!shape.is_array()) return Malformed("inputs", "a shape for each");
+  for (const json& size : shape) {
+    if (!size.is_number_integer() || size.get<int64_t>() < -1) {
+      return Malformed("inputs", "sizes of -1 or more");
+    }
+    input.shape.push_back(size.get<int64_t>());
+  }
+  return input;
+}
+
+absl::StatusOr<ArtifactGuard> ParseGuard(const json& entry) {
+  ArtifactGuard guard;
+  ASSIGN_OR_RETURN(guard.bit, Number(entry, "bit", 0, kMaxBit));
+  ASSIGN_OR_RETURN(const std::string message, Text(entry, "message"));
+  ASSIGN_OR_RETURN(const std::string op, Text(entry, "operator"));
+  const json& input = Member(entry, "input");
+  if (input.is_string()) {
+    absl::StrAppend(&guard.text, input.get_ref<const std::string&>(), ": ");
+  }
+  absl::StrAppend(&guard.text, message, " (", op, ")");
+  return guard;
+}
+
+}  // namespace
+
+absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
+  const json document = json::parse(text, nullptr, false);
+  if (!document.is_object()) {
+    return absl::InvalidArgumentError("manifest: expected a JSON object");
+  }
+  ArtifactManifest manifest;
+  RETURN_IF_ERROR(Number(document, "schema", kSchema, kSchema).status());
+  ASSIGN_OR_RETURN(manifest.bucket, Text(document, "bucket"));
+  const json& toolchain = Member(document, "toolchain");
+  ASSIGN_OR_RETURN(manifest.torch, Text(toolchain, "torch"));
+  ASSIGN_OR_RETURN(manifest.march, Text(toolchain, "march"));
+
+  const json& inputs = Member(document, "inputs");
+  if (!inputs.is_array()) return Malformed("inputs", "a list");
+  for (const json& entry : inputs) {
+    ASSIGN_OR_RETURN(ArtifactInput input, ParseInput(entry));
+    manifest.inputs.push_back(std::move(input));
+  }
+  ASSIGN_OR_RETURN(manifest.outputs,
+                   Number(document, "outputs", 0, kMaxOutputs));
+  if (!Member(document, "validity_output").is_null()) {
+    ASSIGN_OR_RETURN(manifest.validity_output,
+                     Number(document, "validity_output", 0, manifest.outputs));
+  }
+  const json& guards = Member(document, "guards");
+  if (!guards.is_array()) return Malformed("guards", "a list");
+  for (const json& entry : guards) {
+    ASSIGN_OR_RETURN(ArtifactGuard guard, ParseGuard(entry));
+    manifest.guards.push_back(std::move(guard));
+  }
+  const json& constants = Member(document, "constants");
+  if (!constants.is_array()) return Malformed("constants", "a list");
+  for (const json& name : constants) {
+    if (!name.is_string()) return Malformed("constants", "strings");
+    manifest.constants.push_back(name.get<std::string>());
+  }
+  return manifest;
+}
+
+std::vector<RowFault> DecodeValidity(absl::Span<const int64_t> validity,
+                                     absl::Span<const ArtifactGuard> guards) {
+  std::vector<RowFault> faults;
+  for (size_t row = 0; row < validity.size(); ++row) {
+    if (validity[row] == 0) continue;
+    RowFault fault;
+    fault.row = validity.size() == 1 ? -1 : static_cast<int64_t>(row);
+    for (const ArtifactGuard& guard : guards) {
+      if ((static_cast<uint64_t>(validity[row]) >> guard.bit & 1) == 0)
+        continue;
+      absl::StrAppend(&fault.message, fault.message.empty() ? "" : "; ",
+                      guard.text);
+    }
+    if (fault.message.empty()) {
+      fault.message = absl::StrCat("refused by the compiled program (bits ",
+                                   validity[row], ")");
+    }
+    faults.push_back(std::move(fault));
+  }
+  return faults;
+}
+
+}  // namespace stoker

@@ -1,0 +1,52 @@
+// manifest.json of a compiled artifact, as the compile worker writes it
+// (compiler/protocol.py documents the fields): the part that running needs.
+//
+// Immutable values; the functions are pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "tensor/run_result.h"
+#include "tensor/tensor.h"
+
+namespace stoker {
+
+struct ArtifactInput {
+  std::string name;
+  DataType dtype = DataType::kFp32;
+  Shape shape;  // -1: any size
+};
+
+// A check that the worker put into the graph; `bit` of the validity output is
+// set in the rows where it failed.
+struct ArtifactGuard {
+  int bit = 0;
+  std::string text;  // "ids: index out of range, ... (aten.embedding.default)"
+};
+
+struct ArtifactManifest {
+  std::string bucket;
+  std::string torch;  // "2.11.0+cu130"
+  std::string march;
+  std::vector<ArtifactInput> inputs;
+  int outputs = 0;                     // of the program
+  std::optional<int> validity_output;  // index of the additional output
+  std::vector<ArtifactGuard> guards;
+  std::vector<std::string> constants;  // qualified names that it must be given
+};
+
+// INVALID_ARGUMENT naming the first field that is missing or malformed.
+absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text);
+
+// The rows whose bits are not 0. One element for a batch of several rows means
+// that they can't be told apart: the fault's row is -1.
+std::vector<RowFault> DecodeValidity(absl::Span<const int64_t> validity,
+                                     absl::Span<const ArtifactGuard> guards);
+
+}  // namespace stoker

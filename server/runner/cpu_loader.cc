@@ -1,0 +1,51 @@
+// The loader of libtorch_cpu's executables.
+#include <torch/version.h>
+
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "runner/aot_executable.h"
+#include "runner/eager_executable.h"
+#include "runner/executable_loader.h"
+#include "runner/torch_errors.h"
+#include "runner/weight_store.h"
+
+namespace stoker {
+namespace {
+
+class CpuLoader : public ExecutableLoader {
+ public:
+  absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
+      const std::string& pt2_path) override {
+    return WeightStore::Map(pt2_path);
+  }
+
+  absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
+      const std::string& pt2_path) override {
+    const absl::MutexLock lock(&mu_);
+    return EagerExecutable::Open(pt2_path);
+  }
+
+  absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
+      const std::string& entry_folder,
+      std::shared_ptr<WeightStore> weights) override {
+    const absl::MutexLock lock(&mu_);
+    return AotExecutable::Open(entry_folder, std::move(weights));
+  }
+
+ private:
+  // torch's loaders race with each other (pytorch #194128).
+  absl::Mutex mu_;
+};
+
+}  // namespace
+
+std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
+  KeepErrorsCheap();
+  return std::make_unique<CpuLoader>();
+}
+
+std::string TorchVersion() { return TORCH_VERSION; }
+
+}  // namespace stoker

@@ -1,0 +1,61 @@
+#include "runner/eager_executable.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/status_macros.h"
+#include "runner/program_archive.h"
+#include "runner/program_effects.h"
+#include "runner/torch_errors.h"
+#include "runner/torch_values.h"
+
+namespace stoker {
+
+EagerExecutable::EagerExecutable(const std::string& pt2_path,
+                                 const std::string& model_name,
+                                 bool copy_inputs)
+    : handle_(pt2_path, model_name), copy_inputs_(copy_inputs) {}
+
+absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
+    const std::string& pt2_path) {
+  ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  ASSIGN_OR_RETURN(const ProgramEffects effects,
+                   ScanProgramEffects(archive->program_json()));
+  try {
+    return std::shared_ptr<Executable>(new EagerExecutable(
+        pt2_path, archive->model_name(), effects.writes_in_place));
+  } catch (...) {
+    return EagerError(pt2_path);
+  }
+}
+
+absl::StatusOr<RunResult> EagerExecutable::Run(
+    ExecutionContext& /*context*/, absl::Span<const Tensor> inputs) {
+  try {
+    const c10::InferenceMode mode;
+    ASSIGN_OR_RETURN(std::vector<at::Tensor> views, ViewAllAsTorch(inputs));
+    std::vector<c10::IValue> arguments;
+    arguments.reserve(views.size());
+    for (const at::Tensor& view : views) {
+      arguments.emplace_back(copy_inputs_ ? view.clone() : view);
+    }
+    const std::vector<c10::IValue> values =
+        handle_.runWithFlatInputsAndOutputs(std::move(arguments));
+    RunResult result;
+    result.outputs.reserve(values.size());
+    for (const c10::IValue& value : values) {
+      ASSIGN_OR_RETURN(at::Tensor output, TensorOfValue(value));
+      ASSIGN_OR_RETURN(Tensor tensor,
+                       FromTorch(std::move(output), views, nullptr));
+      result.outputs.push_back(std::move(tensor));
+    }
+    return result;
+  } catch (...) {
+    return EagerError("the program refused the values of this request");
+  }
+}
+
+}  // namespace stoker

@@ -1,0 +1,28 @@
+// Which memory a program writes besides its outputs. torch.export keeps
+// in-place operators as they were written, so a program may write into its
+// inputs (a client's bytes) or its buffers (read-only mapped weights). Private
+// to this room.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace stoker {
+
+struct ProgramEffects {
+  // Some operator writes into an argument. Which memory that is can't always be
+  // told (an operator may return its argument), so its inputs must be copies.
+  bool writes_in_place = false;
+  // Qualified names of the parameters, buffers and constants that are written.
+  std::set<std::string> written_tensors;
+};
+
+// Reads models/<name>.json and the registered operators' schemas.
+// INVALID_ARGUMENT when it isn't an exported program.
+absl::StatusOr<ProgramEffects> ScanProgramEffects(
+    std::string_view program_json);
+
+}  // namespace stoker

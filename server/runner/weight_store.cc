@@ -1,0 +1,89 @@
+#include "runner/weight_store.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <utility>
+
+#include "base/status_macros.h"
+#include "runner/torch_errors.h"
+
+namespace stoker {
+namespace {
+
+at::ScalarType ToTorch(StoredType type) {
+  switch (type) {
+    case StoredType::kByte:
+      return at::kByte;
+    case StoredType::kChar:
+      return at::kChar;
+    case StoredType::kShort:
+      return at::kShort;
+    case StoredType::kInt:
+      return at::kInt;
+    case StoredType::kLong:
+      return at::kLong;
+    case StoredType::kHalf:
+      return at::kHalf;
+    case StoredType::kFloat:
+      return at::kFloat;
+    case StoredType::kDouble:
+      return at::kDouble;
+    case StoredType::kComplexHalf:
+      return at::kComplexHalf;
+    case StoredType::kComplexFloat:
+      return at::kComplexFloat;
+    case StoredType::kComplexDouble:
+      return at::kComplexDouble;
+    case StoredType::kBool:
+      return at::kBool;
+    case StoredType::kBFloat16:
+      return at::kBFloat16;
+    case StoredType::kUInt16:
+      return at::kUInt16;
+    case StoredType::kFloat8E4M3FN:
+      return at::kFloat8_e4m3fn;
+    case StoredType::kFloat8E5M2:
+      return at::kFloat8_e5m2;
+  }
+  return at::ScalarType::Undefined;
+}
+
+at::Tensor ViewOf(const StoredTensor& stored) {
+  return at::from_blob(const_cast<std::byte*>(stored.data), stored.sizes,
+                       stored.strides,
+                       at::TensorOptions().dtype(ToTorch(stored.type)));
+}
+
+}  // namespace
+
+WeightStore::WeightStore(std::string path,
+                         std::shared_ptr<const ProgramArchive> archive,
+                         ProgramEffects effects)
+    : path_(std::move(path)),
+      archive_(std::move(archive)),
+      effects_(std::move(effects)) {}
+
+absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
+    const std::string& pt2_path) {
+  ASSIGN_OR_RETURN(auto archive, ProgramArchive::Open(pt2_path));
+  ASSIGN_OR_RETURN(auto effects, ScanProgramEffects(archive->program_json()));
+  std::shared_ptr<WeightStore> store(
+      new WeightStore(pt2_path, std::move(archive), std::move(effects)));
+  try {
+    const c10::InferenceMode mode;
+    for (const auto& [name, stored] : store->archive_->tensors()) {
+      store->tensors_.emplace(name, ViewOf(stored));
+    }
+  } catch (...) {
+    return EagerError(pt2_path);
+  }
+  return store;
+}
+
+at::Tensor* WeightStore::Find(const std::string& name) {
+  const auto it = tensors_.find(name);
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+}  // namespace stoker
