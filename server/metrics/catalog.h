@@ -14,7 +14,7 @@ inline constexpr MetricDef kBuildInfo{
 inline constexpr MetricDef kStartupPhaseSeconds{
     "stoker_startup_phase_seconds", MetricKind::kGauge, "phase",
     "Seconds from process start to the end of each start-up phase: runtime, "
-    "listening, loaded, ready."};
+    "listening, ready."};
 inline constexpr MetricDef kReadyTimestamp{
     "stoker_ready_timestamp_seconds", MetricKind::kGauge, "",
     "Unix time at which the server last became ready; 0 while it is not."};

@@ -52,6 +52,12 @@ int ComputeThreads(const ModelSpec& spec, int cores) {
   return spec.threads > 0 ? spec.threads : std::max(1, cores / spec.instances);
 }
 
+std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
+  std::vector<std::string> names;
+  for (const WarmupStep& step : plan) names.push_back(step.name);
+  return names;
+}
+
 }  // namespace
 
 ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
@@ -62,7 +68,7 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       threads_(ComputeThreads(*spec_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
       plan_(MakeWarmupPlan(*spec_, threads_, deps.target, deps.torch_version)),
-      stats_(*deps.metrics, labels_),
+      stats_(*deps.metrics, labels_, StepNames(plan_)),
       contexts_(static_cast<size_t>(spec_->instances)),
       inbox_(std::make_shared<Inbox>(plan_.size())),
       attempts_(plan_.size(), 0),

@@ -24,15 +24,28 @@ std::string OutcomeName(absl::StatusCode code) {
 
 }  // namespace
 
-VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels)
+VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels,
+                           const std::vector<std::string>& buckets)
     : metrics_(metrics),
       labels_(labels),
       ok_(metrics.Counter(metric::kRequests, With(labels, "outcome", "ok"))),
-      request_seconds_(metrics.Histogram(metric::kRequestSeconds, labels)) {}
+      request_seconds_(metrics.Histogram(metric::kRequestSeconds, labels)) {
+  auto add = [&](const std::string& bucket) {
+    const Labels with_bucket = With(labels, "bucket", bucket);
+    eager_.push_back(metrics.Counter(metric::kTierRequests,
+                                     With(with_bucket, "tier", "eager")));
+    aot_.push_back(metrics.Counter(metric::kTierRequests,
+                                   With(with_bucket, "tier", "aot")));
+  };
+  add("none");
+  for (const std::string& bucket : buckets) add(bucket);
+}
 
 void VersionStats::RecordSuccess(const InferResult& result, int64_t rows,
                                  absl::Duration total, absl::Time now) {
   ok_.Add();
+  const auto bucket = static_cast<size_t>(result.bucket + 1);
+  (result.tier == "aot" ? aot_ : eager_).at(bucket).Add();
   request_seconds_.Observe(absl::ToDoubleSeconds(total));
   absl::MutexLock lock(&mu_);
   totals_.inference_count += static_cast<uint64_t>(rows);

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -34,7 +36,9 @@ struct StatsSnapshot {
 
 class VersionStats {
  public:
-  VersionStats(MetricRegistry& metrics, const Labels& labels);
+  // `buckets`: names, by index in the model's buckets.
+  VersionStats(MetricRegistry& metrics, const Labels& labels,
+               const std::vector<std::string>& buckets);
 
   // Once per request, when its answer is written. `total`: arrival to answer.
   void RecordSuccess(const InferResult& result, int64_t rows,
@@ -50,6 +54,9 @@ class VersionStats {
   MetricRegistry& metrics_;
   const Labels labels_;
   Counter ok_;
+  // By bucket, the one outside all buckets first.
+  std::vector<Counter> eager_;
+  std::vector<Counter> aot_;
   Histogram request_seconds_;
   mutable absl::Mutex mu_;
   StatsSnapshot totals_ ABSL_GUARDED_BY(mu_);
