@@ -60,13 +60,14 @@ absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path);
 
 // Applies model.yaml's text over what the program says and fills the defaults
 // (buckets derived from the bounds, max_batch_size, names of dimensions).
-// `yaml` may be empty. Errors: "models/minilm/model.yaml:12: buckets.tokens:
-// expected ..., got ...".
+// `yaml` may be empty. INVALID_ARGUMENT, a line for each mistake, `spec`
+// unchanged: "models/minilm/model.yaml:12: buckets.tokens: expected ..., got
+// ...".
 absl::Status ApplyModelYaml(std::string_view yaml, const std::string& yaml_path,
                             ModelSpec& spec);
 
 // `versions: latest | all | [1, 3]` of a model.yaml, applied to the folders
-// found.
+// found; ascending. A listed version is wanted whether it is found or not.
 absl::StatusOr<std::vector<int64_t>> ChooseVersions(
     std::string_view yaml, const std::string& yaml_path,
     std::vector<int64_t> found);

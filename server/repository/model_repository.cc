@@ -1,0 +1,265 @@
+#include "repository/model_repository.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+
+namespace stoker {
+namespace {
+
+constexpr int64_t kMaxYamlBytes = 1 << 20;
+constexpr size_t kMaxModelName = 128;
+constexpr char kProgramFile[] = "model.pt2";
+constexpr char kYamlFile[] = "model.yaml";
+
+// What a file looked like: enough to notice that it was replaced or rewritten.
+using Stamp = std::tuple<dev_t, ino_t, off_t, decltype(timespec::tv_sec), long>;
+
+// nullopt when there is nothing at `path`; links are followed. `mode` gets its
+// type.
+std::optional<Stamp> StampOf(const std::string& path, mode_t& mode) {
+  struct stat info = {};
+  if (stat(path.c_str(), &info) != 0) return std::nullopt;
+  mode = info.st_mode;
+  return Stamp(info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
+               info.st_mtim.tv_nsec);
+}
+
+bool IsFolder(const std::string& path) {
+  mode_t mode = 0;
+  return StampOf(path, mode) && S_ISDIR(mode);
+}
+
+bool Exists(const std::string& path) {
+  mode_t mode = 0;
+  return StampOf(path, mode).has_value();
+}
+
+// A FIFO or a device in a file's place would block or never end.
+absl::Status CheckRegular(const std::string& path) {
+  mode_t mode = 0;
+  if (!StampOf(path, mode)) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": expected a file, found nothing"));
+  }
+  if (S_ISREG(mode)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected a regular file, got something else"));
+}
+
+absl::Status CheckModelName(const std::string& path, const std::string& name) {
+  const bool valid =
+      !name.empty() && name.size() <= kMaxModelName &&
+      std::all_of(name.begin(), name.end(), [](char c) {
+        return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+      });
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected a model's name of 1 to ", kMaxModelName,
+                   " letters, digits, '_', '-' and '.', got another"));
+}
+
+// The number that a version folder's name is: "1", not "0", "01" or "v1".
+std::optional<int64_t> VersionOf(const std::string& name) {
+  int64_t version = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data(), end, version);
+  if (error != std::errc() || stop != end || version < 1 || name[0] == '0') {
+    return std::nullopt;
+  }
+  return version;
+}
+
+// A model's folder and the versions in it.
+struct ModelFolder {
+  std::string name;
+  std::string path;
+  bool is_single = false;  // model.pt2 lies in `path` itself
+
+  std::string ProgramPath(int64_t version) const {
+    return is_single ? absl::StrCat(path, "/", kProgramFile)
+                     : absl::StrCat(path, "/", version, "/", kProgramFile);
+  }
+  std::string YamlPath() const { return absl::StrCat(path, "/", kYamlFile); }
+};
+
+// Text of the model's model.yaml; empty when it has none.
+absl::StatusOr<std::string> ReadYaml(const std::string& path) {
+  if (!Exists(path)) return std::string();
+  RETURN_IF_ERROR(CheckRegular(path));
+  ASSIGN_OR_RETURN(const int64_t bytes, Files::Real().Size(path));
+  if (bytes > kMaxYamlBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected at most ", kMaxYamlBytes, " bytes, got ", bytes));
+  }
+  return Files::Real().Read(path);
+}
+
+// Version folders that hold a program. One without is being filled, or is not a
+// version: it must not hide an older one.
+absl::StatusOr<std::vector<int64_t>> FindVersions(const ModelFolder& model) {
+  if (model.is_single) return std::vector<int64_t>{1};
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   Files::Real().List(model.path));
+  std::vector<int64_t> versions;
+  for (const std::string& name : names) {
+    const std::optional<int64_t> version = VersionOf(name);
+    if (version && Exists(model.ProgramPath(*version))) {
+      versions.push_back(*version);
+    }
+  }
+  std::sort(versions.begin(), versions.end());
+  return versions;
+}
+
+absl::StatusOr<std::shared_ptr<const ModelSpec>> ReadSpec(
+    const ModelFolder& model, int64_t version, const std::string& yaml) {
+  const std::string path = model.ProgramPath(version);
+  RETURN_IF_ERROR(CheckRegular(path));
+  ASSIGN_OR_RETURN(ModelSpec spec, ReadProgram(path));
+  spec.name = model.name;
+  spec.version = version;
+  RETURN_IF_ERROR(ApplyModelYaml(yaml, model.YamlPath(), spec));
+  return std::make_shared<const ModelSpec>(std::move(spec));
+}
+
+// Whether reading the same files again would end the same way: not so where
+// memory or descriptors were short.
+bool IsLasting(const absl::Status& status) {
+  return status.ok() || absl::IsInvalidArgument(status);
+}
+
+}  // namespace
+
+struct ModelRepository::Impl {
+  // A version as it was read, and what its two files looked like just before.
+  struct Known {
+    std::pair<std::optional<Stamp>, std::optional<Stamp>> stamps;
+    absl::StatusOr<std::shared_ptr<const ModelSpec>> spec;
+  };
+  using KnownVersions = std::map<std::pair<std::string, int64_t>, Known>;
+
+  absl::StatusOr<std::vector<ModelFolder>> FindModels() const;
+  void PollModel(const ModelFolder& model, RepositorySnapshot& snapshot,
+                 KnownVersions& seen);
+
+  std::string root;
+  std::string single_model_name;
+  KnownVersions known;  // of the last poll, by program path and version
+};
+
+absl::StatusOr<std::vector<ModelFolder>> ModelRepository::Impl::FindModels()
+    const {
+  if (Exists(absl::StrCat(root, "/", kProgramFile))) {
+    return std::vector<ModelFolder>{{single_model_name, root, true}};
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   Files::Real().List(root));
+  std::vector<ModelFolder> models;
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(root, "/", name);
+    if (name[0] == '.' || !IsFolder(path)) continue;
+    models.push_back({name, path, false});
+  }
+  return models;
+}
+
+void ModelRepository::Impl::PollModel(const ModelFolder& model,
+                                      RepositorySnapshot& snapshot,
+                                      KnownVersions& seen) {
+  const auto fail = [&](absl::Status status) {
+    snapshot.push_back({model.name, 0, std::move(status)});
+  };
+  absl::Status name_status = CheckModelName(model.path, model.name);
+  if (!name_status.ok()) return fail(std::move(name_status));
+  // Before reading, so that a file that changes meanwhile is read again next
+  // time.
+  mode_t mode = 0;
+  const std::optional<Stamp> yaml_stamp = StampOf(model.YamlPath(), mode);
+  absl::StatusOr<std::string> yaml = ReadYaml(model.YamlPath());
+  if (!yaml.ok()) return fail(yaml.status());
+  absl::StatusOr<std::vector<int64_t>> found = FindVersions(model);
+  if (!found.ok()) return fail(found.status());
+  if (found->empty()) {
+    return fail(absl::NotFoundError(
+        absl::StrCat(model.path, ": expected a version in ", model.path, "/<",
+                     "number>/", kProgramFile, ", found none")));
+  }
+  absl::StatusOr<std::vector<int64_t>> wanted =
+      ChooseVersions(*yaml, model.YamlPath(), *std::move(found));
+  if (!wanted.ok()) return fail(wanted.status());
+
+  for (int64_t version : *wanted) {
+    const std::string path = model.ProgramPath(version);
+    const std::pair stamps(StampOf(path, mode), yaml_stamp);
+    const auto last = known.find({path, version});
+    if (last != known.end() && last->second.stamps == stamps &&
+        IsLasting(last->second.spec.status())) {
+      seen.insert(known.extract(last));
+    } else {
+      seen.emplace(std::pair(path, version),
+                   Known{stamps, ReadSpec(model, version, *yaml)});
+    }
+    snapshot.push_back({model.name, version, seen.at({path, version}).spec});
+  }
+}
+
+ModelRepository::ModelRepository(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)) {}
+ModelRepository::~ModelRepository() = default;
+
+const std::string& ModelRepository::root() const { return impl_->root; }
+
+absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
+    std::string root, std::string single_model_name) {
+  std::error_code error;
+  const std::filesystem::path absolute =
+      std::filesystem::absolute(root, error).lexically_normal();
+  if (error || root.empty() || !IsFolder(absolute)) {
+    return absl::NotFoundError(absl::StrCat(
+        "model repository: expected a folder, got \"", root, "\""));
+  }
+  const absl::StatusOr<std::vector<std::string>> names =
+      Files::Real().List(absolute);
+  if (!names.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("model repository: expected a folder that can be read: ",
+                     names.status().message()));
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->root = absolute;
+  if (impl->root.size() > 1 && impl->root.back() == '/') impl->root.pop_back();
+  impl->single_model_name = std::move(single_model_name);
+  return std::unique_ptr<ModelRepository>(new ModelRepository(std::move(impl)));
+}
+
+absl::StatusOr<RepositorySnapshot> ModelRepository::Poll() {
+  ASSIGN_OR_RETURN(const std::vector<ModelFolder> models, impl_->FindModels());
+  RepositorySnapshot snapshot;
+  Impl::KnownVersions seen;
+  for (const ModelFolder& model : models) {
+    impl_->PollModel(model, snapshot, seen);
+  }
+  impl_->known = std::move(seen);
+  std::sort(snapshot.begin(), snapshot.end(),
+            [](const DesiredVersion& a, const DesiredVersion& b) {
+              return std::tie(a.model, a.version) <
+                     std::tie(b.model, b.version);
+            });
+  return snapshot;
+}
+
+}  // namespace stoker

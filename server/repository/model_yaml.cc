@@ -1,0 +1,401 @@
+// ApplyModelYaml and ChooseVersions: what the operator's model.yaml says.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "repository/default_buckets.h"
+#include "repository/model_repository.h"
+#include "repository/version_choice.h"
+#include "repository/yaml_value.h"
+
+namespace stoker {
+namespace {
+
+constexpr int64_t kDefaultMaxBatch = 8;
+
+const std::vector<std::string>& FieldNames() {
+  static const auto* const names = new std::vector<std::string>{
+      "ready_when", "versions", "max_batch", "dimensions", "inputs", "buckets",
+      "unmatched",  "compile",  "threads",   "instances",  "queue"};
+  return *names;
+}
+
+// The whole numbers, or finite numbers, that a dtype holds and a double
+// represents.
+std::pair<double, double> ValueRange(DataType dtype) {
+  constexpr double kExact = 9007199254740992;  // 2^53
+  switch (dtype) {
+    case DataType::kBool:
+      return {0, 1};
+    case DataType::kUint8:
+      return {0, 255};
+    case DataType::kUint16:
+      return {0, 65535};
+    case DataType::kUint32:
+      return {0, 4294967295};
+    case DataType::kUint64:
+      return {0, kExact};
+    case DataType::kInt8:
+      return {-128, 127};
+    case DataType::kInt16:
+      return {-32768, 32767};
+    case DataType::kInt32:
+      return {-2147483648.0, 2147483647};
+    case DataType::kInt64:
+      return {-kExact, kExact};
+    case DataType::kFp16:
+      return {-65504, 65504};
+    case DataType::kFp32:
+    case DataType::kBf16:
+      return {-std::numeric_limits<float>::max(),
+              std::numeric_limits<float>::max()};
+    default:
+      return {std::numeric_limits<double>::lowest(),
+              std::numeric_limits<double>::max()};
+  }
+}
+
+// A number that an element of `dtype` can have.
+std::optional<double> ReadElement(const YamlValue& value, DataType dtype,
+                                  bool may_be_infinite) {
+  if (dtype == DataType::kBool &&
+      (value.text() == "true" || value.text() == "false")) {
+    return value.text() == "true" ? 1 : 0;
+  }
+  const std::optional<double> number = value.Number();
+  if (!number) return std::nullopt;
+  if (may_be_infinite && IsFloating(dtype) && std::isinf(*number)) {
+    return number;
+  }
+  const auto [least, most] = ValueRange(dtype);
+  const bool whole = IsFloating(dtype) || std::floor(*number) == *number;
+  if (whole && *number >= least && *number <= most) return number;
+  value.Error(absl::StrCat(IsFloating(dtype) ? "a number" : "a whole number",
+                           " from ", least, " to ", most, " (",
+                           std::string(DataTypeName(dtype)), ")"));
+  return std::nullopt;
+}
+
+bool IsDimensionName(const std::string& name) {
+  constexpr size_t kMaxName = 64;
+  return !name.empty() && name.size() <= kMaxName &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+         });
+}
+
+class SpecEditor {
+ public:
+  explicit SpecEditor(ModelSpec& spec) : spec_(spec) {}
+
+  void Apply(const YamlValue& root) {
+    entries_ = root.Map(FieldNames()).value_or(YamlValue::Entries());
+    // Not in the order written: buckets are named after dimensions and limited
+    // by max_batch.
+    if (const YamlValue* value = Find("versions")) ReadVersions(*value);
+    if (const YamlValue* value = Find("ready_when")) {
+      const bool eager = value->Choice({"eager", "warm"}) == 0;
+      spec_.ready_when = eager ? ReadyWhen::kEager : ReadyWhen::kWarm;
+    }
+    if (const YamlValue* value = Find("unmatched")) {
+      const bool reject = value->Choice({"eager", "reject"}) == 1;
+      spec_.unmatched = reject ? Unmatched::kReject : Unmatched::kEager;
+    }
+    if (const YamlValue* value = Find("compile")) {
+      spec_.compile = value->Bool().value_or(true);
+    }
+    if (const YamlValue* value = Find("threads")) {
+      ReadInt(*value, 0, 1024, spec_.threads);
+    }
+    if (const YamlValue* value = Find("instances")) {
+      ReadInt(*value, 1, 64, spec_.instances);
+    }
+    if (const YamlValue* value = Find("queue")) ReadQueue(*value);
+    if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
+    if (const YamlValue* value = Find("inputs")) ReadInputs(*value);
+    if (const YamlValue* value = Find("max_batch")) ReadMaxBatch(*value);
+    const YamlValue* const buckets = Find("buckets");
+    if (buckets != nullptr) {
+      ReadBuckets(*buckets);
+    } else {
+      FillBuckets(root);
+    }
+    FillMaxBatch();
+  }
+
+ private:
+  const YamlValue* Find(std::string_view field) const {
+    for (const auto& [name, value] : entries_) {
+      if (name == field) return &value;
+    }
+    return nullptr;
+  }
+
+  static void ReadInt(const YamlValue& value, int64_t min, int64_t max,
+                      int& out) {
+    if (const auto number = value.Int(min, max)) {
+      out = static_cast<int>(*number);
+    }
+  }
+
+  void ReadQueue(const YamlValue& value) {
+    const auto entries = value.Map({"max_requests", "default_timeout_ms"});
+    if (!entries) return;
+    for (const auto& [key, entry] : *entries) {
+      if (key == "max_requests") {
+        ReadInt(entry, 1, 1'000'000, spec_.queue.max_requests);
+      } else if (const auto ms = entry.Int(0, 24 * 3600 * 1000)) {
+        spec_.queue.default_timeout =
+            *ms == 0 ? absl::InfiniteDuration() : absl::Milliseconds(*ms);
+      }
+    }
+  }
+
+  void ReadDimensions(const YamlValue& value) {
+    const auto entries = value.MapOfNames();
+    if (!entries) return;
+    std::set<int> named;
+    for (const auto& [name, entry] : *entries) {
+      if (!IsDimensionName(name)) {
+        entry.Error("a name of letters, digits, '_', '-' and '.'", name);
+        continue;
+      }
+      const auto fields = entry.Map({"axis", "padding"});
+      if (!fields) continue;
+      const YamlValue* axis = nullptr;
+      const YamlValue* padding = nullptr;
+      for (const auto& [key, field] : *fields) {
+        (key == "axis" ? axis : padding) = &field;
+      }
+      if (axis == nullptr) {
+        entry.Error("axis: <input>.<number>", "no axis");
+        continue;
+      }
+      const std::optional<int> index = FindAxis(*axis);
+      if (!index) continue;
+      if (!named.insert(*index).second) {
+        axis->Error("a dimension that has no other name",
+                    absl::StrCat(axis->text(), ", which is ",
+                                 spec_.dimensions[*index].name));
+        continue;
+      }
+      spec_.dimensions[*index].name = name;
+      if (padding != nullptr) ReadPadding(*padding, *index);
+    }
+    CheckDimensionNames(value);
+  }
+
+  void ReadPadding(const YamlValue& value, int index) {
+    const std::optional<bool> padding = value.Bool();
+    if (!padding) return;
+    if (!*padding && spec_.batch_dimension == index) {
+      return value.Error("true (the batch dimension is always padded)");
+    }
+    spec_.dimensions[index].padding = *padding;
+  }
+
+  void CheckDimensionNames(const YamlValue& value) {
+    std::set<std::string> names;
+    for (const DimensionSpec& dimension : spec_.dimensions) {
+      if (!names.insert(dimension.name).second) {
+        value.Error("different names",
+                    absl::StrCat(dimension.name, " for two dimensions"));
+      }
+    }
+  }
+
+  // "input_ids.1": the dimension at an input's axis.
+  std::optional<int> FindAxis(const YamlValue& value) const {
+    std::vector<std::string> known;
+    for (const InputSpec& input : spec_.inputs) {
+      for (size_t axis = 0; axis < input.dims.size(); ++axis) {
+        if (!input.dims[axis].is_dimension()) continue;
+        known.push_back(absl::StrCat(input.name, ".", axis));
+        if (known.back() == value.text()) return input.dims[axis].dimension();
+      }
+    }
+    value.Error(known.empty()
+                    ? "no dimensions (every size of this program is fixed)"
+                    : absl::StrCat("a dynamic axis (one of ",
+                                   absl::StrJoin(known, ", "), ")"));
+    return std::nullopt;
+  }
+
+  void ReadInputs(const YamlValue& value) {
+    std::vector<std::string> names;
+    for (const InputSpec& input : spec_.inputs) names.push_back(input.name);
+    const auto entries = value.Map(names);
+    if (!entries) return;
+    for (const auto& [name, entry] : *entries) {
+      const auto fields = entry.Map({"pad_value", "range"});
+      if (!fields) continue;
+      for (InputSpec& input : spec_.inputs) {
+        if (input.name != name) continue;
+        for (const auto& [key, field] : *fields) {
+          if (key == "pad_value") {
+            input.pad_value =
+                ReadElement(field, input.dtype, /*may_be_infinite=*/true)
+                    .value_or(0);
+          } else {
+            ReadRange(field, input);
+          }
+        }
+      }
+    }
+  }
+
+  static void ReadRange(const YamlValue& value, InputSpec& input) {
+    const auto ends = value.List();
+    if (!ends) return;
+    if (ends->size() != 2) return value.Error("[least, most]");
+    const auto least = ReadElement((*ends)[0], input.dtype, false);
+    const auto most = ReadElement((*ends)[1], input.dtype, false);
+    if (!least || !most) return;
+    if (*least > *most) {
+      return value.Error("[least, most]",
+                         absl::StrCat("[", *least, ", ", *most, "]"));
+    }
+    input.range.emplace(*least, *most);
+  }
+
+  void ReadMaxBatch(const YamlValue& value) {
+    if (!spec_.batch_dimension) {
+      return value.Error(
+          "nothing (the program has no batch dimension: one dimension that is "
+          "axis 0 of every input and output)");
+    }
+    const DimensionSpec& batch = spec_.dimensions[*spec_.batch_dimension];
+    if (const auto number = value.Int(batch.min, batch.max)) {
+      max_batch_ = number;
+    }
+  }
+
+  void ReadBuckets(const YamlValue& value) {
+    if (value.is_list()) return ReadBucketList(value);
+    if (!value.is_map()) {
+      return value.Error("a map of dimensions to sizes, or a list of buckets");
+    }
+    const auto entries = value.Map(spec_.DimensionNames());
+    std::vector<std::vector<int64_t>> sizes = DefaultSizes(spec_, max_batch_);
+    for (const auto& [name, entry] : *entries) {
+      const int index = DimensionIndex(name);
+      sizes[index].clear();
+      const auto elements = entry.List();
+      if (!elements) return;
+      if (elements->empty()) return entry.Error("at least one size");
+      for (const YamlValue& element : *elements) {
+        const auto size = ReadSize(element, index);
+        if (!size) return;
+        if (std::find(sizes[index].begin(), sizes[index].end(), *size) !=
+            sizes[index].end()) {
+          return element.Error("every size once");
+        }
+        sizes[index].push_back(*size);
+      }
+    }
+    std::optional<std::vector<ShapeBucket>> buckets = Product(sizes);
+    if (!buckets) {
+      return value.Error(absl::StrCat("at most ", kMaxBuckets, " buckets"),
+                         "more");
+    }
+    spec_.buckets = *std::move(buckets);
+  }
+
+  void ReadBucketList(const YamlValue& value) {
+    const std::vector<YamlValue> elements = *value.List();
+    if (elements.size() > kMaxBuckets) {
+      return value.Error(absl::StrCat("at most ", kMaxBuckets, " buckets"));
+    }
+    const std::vector<std::string> names = spec_.DimensionNames();
+    for (const YamlValue& element : elements) {
+      const auto entries = element.Map(names);
+      if (!entries) continue;
+      ShapeBucket bucket;
+      bucket.sizes.resize(names.size());
+      size_t read = 0;
+      for (const auto& [name, entry] : *entries) {
+        const int index = DimensionIndex(name);
+        if (const auto size = ReadSize(entry, index)) {
+          bucket.sizes[index] = *size;
+          ++read;
+        }
+      }
+      if (entries->size() != names.size()) {
+        element.Error(
+            absl::StrCat("a size for each of ", absl::StrJoin(names, ", ")));
+      } else if (read == names.size()) {
+        if (std::find(spec_.buckets.begin(), spec_.buckets.end(), bucket) !=
+            spec_.buckets.end()) {
+          element.Error("every bucket once", BucketName(bucket, names));
+        }
+        spec_.buckets.push_back(std::move(bucket));
+      }
+    }
+  }
+
+  std::optional<int64_t> ReadSize(const YamlValue& value, int index) const {
+    const DimensionSpec& dimension = spec_.dimensions[index];
+    const auto size = value.Int(dimension.min, dimension.max);
+    if (size && spec_.batch_dimension == index && max_batch_ &&
+        *size > *max_batch_) {
+      value.Error(absl::StrCat("at most max_batch, ", *max_batch_));
+      return std::nullopt;
+    }
+    return size;
+  }
+
+  int DimensionIndex(const std::string& name) const {
+    for (size_t i = 0; i < spec_.dimensions.size(); ++i) {
+      if (spec_.dimensions[i].name == name) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  void FillBuckets(const YamlValue& root) {
+    std::optional<std::vector<ShapeBucket>> buckets =
+        Product(DefaultSizes(spec_, max_batch_));
+    if (buckets) {
+      spec_.buckets = *std::move(buckets);
+    } else {
+      root.Error("buckets (too many dimensions for default ones)", "none");
+    }
+  }
+
+  void FillMaxBatch() {
+    if (!spec_.batch_dimension) return;
+    const int index = *spec_.batch_dimension;
+    const DimensionSpec& batch = spec_.dimensions[index];
+    int64_t largest = 0;
+    for (const ShapeBucket& bucket : spec_.buckets) {
+      largest = std::max(largest, bucket.sizes[index]);
+    }
+    if (largest == 0) largest = std::max(kDefaultMaxBatch, batch.min);
+    spec_.max_batch_size = max_batch_.value_or(std::min(largest, batch.max));
+  }
+
+  ModelSpec& spec_;
+  std::optional<int64_t> max_batch_;
+  YamlValue::Entries entries_;
+};
+
+}  // namespace
+
+absl::Status ApplyModelYaml(std::string_view yaml, const std::string& yaml_path,
+                            ModelSpec& spec) {
+  ASSIGN_OR_RETURN(const YAML::Node document, ParseYaml(yaml, yaml_path));
+  YamlErrors errors(yaml_path);
+  ModelSpec edited = spec;
+  SpecEditor(edited).Apply(YamlValue(document, "", errors));
+  RETURN_IF_ERROR(errors.status());
+  spec = std::move(edited);
+  return absl::OkStatus();
+}
+
+}  // namespace stoker
