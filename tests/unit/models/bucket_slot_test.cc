@@ -1,0 +1,80 @@
+#include "models/bucket_slot.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "metrics/catalog.h"
+#include "tests/fakes/fake_executable.h"
+
+namespace stoker {
+namespace {
+
+const Labels kLabels = {
+    {"model", "m"}, {"version", "1"}, {"bucket", "batch=1"}};
+
+double StateMetric(const MetricRegistry& metrics, const std::string& state) {
+  Labels labels = kLabels;
+  labels["state"] = state;
+  return MetricValue(metrics, metric::kBucketState.name, labels);
+}
+
+std::vector<std::shared_ptr<Executable>> TwoExecutables() {
+  return {std::make_shared<FakeExecutable>(),
+          std::make_shared<FakeExecutable>()};
+}
+
+TEST(BucketSlotTest, StartsPendingAndEmpty) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  EXPECT_EQ(slot.executable(0), nullptr);
+  EXPECT_FALSE(slot.settled());
+  EXPECT_EQ(StateMetric(metrics, "pending"), 1);
+}
+
+TEST(BucketSlotTest, PromotionGivesEachThreadItsOwn) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  const auto executables = TwoExecutables();
+  Verdict verdict;
+  verdict.speedup = 1.5;
+  slot.Promote(executables, verdict);
+  EXPECT_EQ(slot.executable(0), executables[0]);
+  EXPECT_EQ(slot.executable(1), executables[1]);
+  EXPECT_EQ(slot.executable(2), nullptr);
+  EXPECT_TRUE(slot.settled());
+  EXPECT_EQ(slot.Read().verdict.speedup, 1.5);
+  EXPECT_EQ(StateMetric(metrics, "pending"), 0);
+  EXPECT_EQ(StateMetric(metrics, "compiled"), 1);
+  EXPECT_EQ(MetricValue(metrics, metric::kSpeedup.name, kLabels), 1.5);
+}
+
+TEST(BucketSlotTest, DemotionEmptiesItAndKeepsTheReason) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  EXPECT_FALSE(slot.Demote("compile: no"));
+  slot.Promote(TwoExecutables(), Verdict{});
+  EXPECT_TRUE(slot.Demote("run: broke"));
+  EXPECT_EQ(slot.executable(0), nullptr);
+  EXPECT_TRUE(slot.settled());
+  EXPECT_EQ(slot.Read().detail, "run: broke");
+  EXPECT_EQ(StateMetric(metrics, "compiled"), 0);
+  EXPECT_EQ(StateMetric(metrics, "eager"), 1);
+}
+
+TEST(BucketSlotTest, ARunningBatchKeepsADemotedExecutable) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  auto executables = TwoExecutables();
+  const std::weak_ptr<Executable> watched = executables[0];
+  slot.Promote(std::move(executables), Verdict{});
+  std::shared_ptr<Executable> running = slot.executable(0);
+  slot.Demote("run: broke");
+  EXPECT_FALSE(watched.expired());
+  running.reset();
+  EXPECT_TRUE(watched.expired());
+}
+
+}  // namespace
+}  // namespace stoker
