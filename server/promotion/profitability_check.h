@@ -1,5 +1,5 @@
-// Is the candidate faster here? Interleaved timed runs, judged by the median of the
-// paired ratios.
+// Is the candidate faster here? Interleaved timed runs, judged by the median of
+// the paired ratios.
 //
 // Measuring runs on the thread that owns the ExecutionContext; judging is pure.
 #pragma once
@@ -21,16 +21,21 @@ struct ProfitMeasurement {
 
 struct ProfitOptions {
   int pairs = 7;
-  absl::Duration budget = absl::Seconds(2);  // stops early, after one pair at least
-  double min_speedup = 0.98;  // promoted at or above; below, compiled would cost more than 2 %
+  absl::Duration budget =
+      absl::Seconds(2);  // stops early, after one pair at least
+  double min_speedup =
+      0.98;  // promoted at or above; below, compiled would cost more than 2 %
 };
 
-absl::StatusOr<ProfitMeasurement> MeasureProfit(Executable& incumbent, Executable& candidate,
+absl::StatusOr<ProfitMeasurement> MeasureProfit(Executable& incumbent,
+                                                Executable& candidate,
                                                 ExecutionContext& context,
-                                                absl::Span<const Tensor> inputs, Clock& clock,
+                                                absl::Span<const Tensor> inputs,
+                                                Clock& clock,
                                                 const ProfitOptions& options);
 
 // Fills speedup, seconds, promote and reason.
-Verdict JudgeProfit(const ProfitMeasurement& measurement, const ProfitOptions& options);
+Verdict JudgeProfit(const ProfitMeasurement& measurement,
+                    const ProfitOptions& options);
 
 }  // namespace stoker

@@ -1,0 +1,89 @@
+#include "promotion/profitability_check.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+
+namespace stoker {
+namespace {
+
+absl::StatusOr<double> SecondsOfRun(Executable& executable,
+                                    ExecutionContext& context,
+                                    absl::Span<const Tensor> inputs,
+                                    Clock& clock) {
+  const absl::Time start = clock.Now();
+  RETURN_IF_ERROR(executable.Run(context, inputs).status());
+  return absl::ToDoubleSeconds(clock.Now() - start);
+}
+
+// Of a list that is not empty; the mean of the middle two when there are two.
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2;
+}
+
+// A run that is too short for the clock counts as one nanosecond.
+double Ratio(double incumbent, double candidate) {
+  constexpr double kShortest = 1e-9;
+  return std::max(incumbent, kShortest) / std::max(candidate, kShortest);
+}
+
+}  // namespace
+
+absl::StatusOr<ProfitMeasurement> MeasureProfit(Executable& incumbent,
+                                                Executable& candidate,
+                                                ExecutionContext& context,
+                                                absl::Span<const Tensor> inputs,
+                                                Clock& clock,
+                                                const ProfitOptions& options) {
+  const absl::Time end = clock.Now() + options.budget;
+  // One run each that doesn't count: memory is touched and caches are filled.
+  RETURN_IF_ERROR(incumbent.Run(context, inputs).status());
+  RETURN_IF_ERROR(candidate.Run(context, inputs).status());
+  ProfitMeasurement measurement;
+  for (int pair = 0; pair < std::max(options.pairs, 1); ++pair) {
+    if (pair > 0 && clock.Now() >= end) break;
+    // Who goes first alternates: the second finds warmer caches.
+    Executable* const order[] = {pair % 2 == 0 ? &incumbent : &candidate,
+                                 pair % 2 == 0 ? &candidate : &incumbent};
+    for (Executable* executable : order) {
+      ASSIGN_OR_RETURN(const double seconds,
+                       SecondsOfRun(*executable, context, inputs, clock));
+      (executable == &incumbent ? measurement.incumbent : measurement.candidate)
+          .push_back(seconds);
+    }
+  }
+  return measurement;
+}
+
+Verdict JudgeProfit(const ProfitMeasurement& measurement,
+                    const ProfitOptions& options) {
+  Verdict verdict;
+  const size_t pairs =
+      std::min(measurement.incumbent.size(), measurement.candidate.size());
+  if (pairs == 0) {
+    verdict.reason = "not measured";
+    return verdict;
+  }
+  std::vector<double> ratios;
+  for (size_t i = 0; i < pairs; ++i) {
+    ratios.push_back(Ratio(measurement.incumbent[i], measurement.candidate[i]));
+  }
+  verdict.speedup = Median(std::move(ratios));
+  verdict.incumbent_seconds = Median(measurement.incumbent);
+  verdict.candidate_seconds = Median(measurement.candidate);
+  verdict.promote = verdict.speedup >= options.min_speedup;
+  verdict.reason = absl::StrFormat(
+      "%.2f times as fast (%.3f ms against %.3f ms, %d pairs)%s",
+      verdict.speedup, verdict.candidate_seconds * 1e3,
+      verdict.incumbent_seconds * 1e3, pairs,
+      verdict.promote
+          ? ""
+          : absl::StrFormat(", expected at least %.2f", options.min_speedup));
+  return verdict;
+}
+
+}  // namespace stoker

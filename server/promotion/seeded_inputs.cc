@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "promotion/half_float.h"
+#include "promotion/parity_check.h"
+
+namespace stoker {
+namespace {
+
+// splitmix64 (Steele, Lea, Flood 2014): its n-th number is a pure function of
+// the seed and n, in integer arithmetic only.
+class SplitMix64 {
+ public:
+  explicit SplitMix64(uint64_t seed) : state_(seed) {}
+
+  uint64_t Next() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+  // In [0, 1), of 53 bits.
+  double NextUnit() { return static_cast<double>(Next() >> 11) * 0x1p-53; }
+
+  // Nearly N(0, 1): the sum of twelve uniform numbers less six (Irwin-Hall),
+  // kept in integers. The usual transforms need log and cos, whose last bit
+  // differs between C libraries.
+  double NextNormal() {
+    int64_t sum = 0;
+    for (int i = 0; i < 6; ++i) {
+      const uint64_t both = Next();
+      sum += static_cast<int64_t>(both >> 32);
+      sum += static_cast<int64_t>(both & 0xffffffff);
+    }
+    return static_cast<double>(sum) * 0x1p-32 - 6;
+  }
+
+ private:
+  uint64_t state_;
+};
+
+// `value` as T, held inside what T can say; NaN becomes 0.
+template <typename T>
+T Clamped(double value) {
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<double>(std::numeric_limits<T>::min())) {
+    return std::numeric_limits<T>::min();
+  }
+  if (value >= static_cast<double>(std::numeric_limits<T>::max())) {
+    return std::numeric_limits<T>::max();
+  }
+  return static_cast<T>(value);
+}
+
+template <typename T>
+void FillIntegers(const InputDomain& domain, SplitMix64& random,
+                  Buffer& buffer) {
+  const T low = Clamped<T>(std::round(domain.low));
+  const T high = std::max(low, Clamped<T>(std::round(domain.high)));
+  const uint64_t span =
+      static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  T* out = reinterpret_cast<T*>(buffer.data());
+  for (size_t i = 0; i < buffer.size() / sizeof(T); ++i) {
+    const uint64_t bits = random.Next();
+    // Multiply and keep the upper half: a number in [0, span].
+    const uint64_t offset =
+        span == std::numeric_limits<uint64_t>::max()
+            ? bits
+            : static_cast<uint64_t>(
+                  static_cast<unsigned __int128>(bits) * (span + 1) >> 64);
+    out[i] = static_cast<T>(static_cast<uint64_t>(low) + offset);
+  }
+}
+
+// `Store` turns a double into the element.
+template <typename T, typename Store>
+void FillFloating(const InputDomain& domain, SplitMix64& random, Buffer& buffer,
+                  Store store) {
+  T* out = reinterpret_cast<T*>(buffer.data());
+  for (size_t i = 0; i < buffer.size() / sizeof(T); ++i) {
+    const double value =
+        domain.normal
+            ? random.NextNormal()
+            : domain.low + random.NextUnit() * (domain.high - domain.low);
+    out[i] = store(value);
+  }
+}
+
+void FillBooleans(const InputDomain& domain, SplitMix64& random,
+                  Buffer& buffer) {
+  InputDomain bits = domain;
+  bits.low = std::clamp(domain.low, 0.0, 1.0);
+  bits.high = std::clamp(domain.high, 0.0, 1.0);
+  FillIntegers<uint8_t>(bits, random, buffer);
+}
+
+void Fill(const InputDomain& domain, SplitMix64& random, Buffer& buffer) {
+  switch (domain.dtype) {
+    case DataType::kBool:
+      return FillBooleans(domain, random, buffer);
+    case DataType::kUint8:
+      return FillIntegers<uint8_t>(domain, random, buffer);
+    case DataType::kUint16:
+      return FillIntegers<uint16_t>(domain, random, buffer);
+    case DataType::kUint32:
+      return FillIntegers<uint32_t>(domain, random, buffer);
+    case DataType::kUint64:
+      return FillIntegers<uint64_t>(domain, random, buffer);
+    case DataType::kInt8:
+      return FillIntegers<int8_t>(domain, random, buffer);
+    case DataType::kInt16:
+      return FillIntegers<int16_t>(domain, random, buffer);
+    case DataType::kInt32:
+      return FillIntegers<int32_t>(domain, random, buffer);
+    case DataType::kInt64:
+      return FillIntegers<int64_t>(domain, random, buffer);
+    case DataType::kFp16:
+      return FillFloating<uint16_t>(domain, random, buffer, [](double value) {
+        return FloatToHalf(static_cast<float>(value));
+      });
+    case DataType::kBf16:
+      return FillFloating<uint16_t>(domain, random, buffer, [](double value) {
+        return FloatToBfloat(static_cast<float>(value));
+      });
+    case DataType::kFp32:
+      return FillFloating<float>(domain, random, buffer, [](double value) {
+        return static_cast<float>(value);
+      });
+    case DataType::kFp64:
+      return FillFloating<double>(domain, random, buffer,
+                                  [](double value) { return value; });
+    case DataType::kBytes:
+      return;  // no program takes them; no element has a size
+  }
+}
+
+}  // namespace
+
+std::vector<Tensor> SeededInputs(absl::Span<const InputDomain> domains,
+                                 uint64_t seed) {
+  std::vector<Tensor> inputs;
+  inputs.reserve(domains.size());
+  SplitMix64 streams(seed);
+  for (const InputDomain& domain : domains) {
+    const int64_t count = ElementCount(domain.shape).value_or(0);
+    Buffer buffer(static_cast<size_t>(count) * DataTypeSize(domain.dtype));
+    // A stream of its own for each input: its values don't depend on the shapes
+    // of those before it.
+    SplitMix64 random(streams.Next());
+    Fill(domain, random, buffer);
+    Tensor tensor;
+    tensor.dtype = domain.dtype;
+    tensor.shape = domain.shape;
+    tensor.data = buffer.data();
+    tensor.byte_size = buffer.size();
+    tensor.owner = buffer.share();
+    inputs.push_back(std::move(tensor));
+  }
+  return inputs;
+}
+
+}  // namespace stoker
