@@ -219,8 +219,10 @@ def describe(
                 dimensions[str(size)] = Dimension(
                     name, where, int(bounds.lower), largest, name in source.padded
                 )
+    kind, _, rest = text.partition(":")
     return Description(
-        source=text,
+        # A folder's place on this machine says nothing to who reads the file elsewhere.
+        source=f"{kind}:{Path(rest).resolve().name}" if kind == "transformers" else text,
         inputs=names,
         dimensions=list(dimensions.values()),
         ranges=source.ranges,
