@@ -99,7 +99,8 @@ Comparison CompareFloating(const Tensor& expected, const Tensor& actual,
     const double error =
         finite ? std::abs(a - b) : std::numeric_limits<double>::infinity();
     found.max_abs_error = std::max(found.max_abs_error, error);
-    if (error <= tolerance.atol + tolerance.rtol * std::abs(b)) continue;
+    if (finite && error <= tolerance.atol + tolerance.rtol * std::abs(b))
+      continue;
     ++found.different;
     if (error > worst_error) {
       worst_error = error;
