@@ -1,7 +1,10 @@
 // A folder of its own for one test, removed with all it holds at the end.
+// kMemory is for tests with thousands of fsyncs, each of which takes
+// milliseconds on a busy disk; it may be mounted noexec.
 #pragma once
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -13,9 +16,15 @@ namespace stoker {
 
 class TempFolder {
  public:
-  TempFolder() : path_(testing::TempDir() + "stoker_test_XXXXXX") {
+  enum class Where { kDisk, kMemory };
+
+  explicit TempFolder(Where where = Where::kDisk)
+      : path_((where == Where::kMemory && access("/dev/shm", W_OK) == 0
+                   ? "/dev/shm/"
+                   : testing::TempDir()) +
+              "stoker_test_XXXXXX") {
     if (mkdtemp(path_.data()) == nullptr) {
-      perror("mkdtemp");
+      perror(path_.c_str());
       abort();
     }
   }

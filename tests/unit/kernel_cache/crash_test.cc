@@ -54,7 +54,7 @@ class CrashTest : public testing::TestWithParam<std::tuple<Moment, bool>> {
 // fewer.
 bool DieAt(int n, Moment moment, bool lose_power) {
   SCOPED_TRACE(n);
-  TempFolder folder;
+  TempFolder folder(TempFolder::Where::kMemory);
   const std::string root = folder / "cache";
   const ArtifactKey key = KeyOf(0);
   FaultyFiles files(Files::Real());
@@ -106,7 +106,7 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
   constexpr int kRounds = 50;
   constexpr int kKeys = 4;
   spdlog::set_level(spdlog::level::off);
-  TempFolder folder;
+  TempFolder folder(TempFolder::Where::kMemory);
   const std::string root = folder / "cache";
   std::mt19937 random(12345);
   int found = 0;

@@ -50,7 +50,7 @@ class EntryCheckTest : public testing::Test {
     EXPECT_EQ(check.manifest_json, "");
   }
 
-  TempFolder folder_;
+  TempFolder folder_{TempFolder::Where::kMemory};
   const std::string entry_ = folder_ / "entry";
   const ArtifactKey key_{KeyFactors{{"graph", "g"}}};
   Files& files_ = Files::Real();

@@ -18,7 +18,7 @@ class StagingAreaTest : public testing::Test {
  protected:
   std::vector<std::string> Names() { return *files_.List(folder_.path()); }
 
-  TempFolder folder_;
+  TempFolder folder_{TempFolder::Where::kMemory};
   Files& files_ = Files::Real();
 };
 
