@@ -177,8 +177,9 @@ def _tensors(archive: Archive, config_name: str, folder: str) -> dict[str, torch
             tensors[name] = _tensor(archive, folder, entry, bases)
         except ArchiveError as error:
             raise ArchiveError(f"{config_name}: {name[:200]!r}: {error}") from None
-        except (KeyError, TypeError, AttributeError):
-            raise ArchiveError(f"{config_name}: {name[:200]!r}: not the description of a tensor") from None
+        except (KeyError, TypeError, AttributeError, RuntimeError, ValueError) as error:
+            reason = str(error).partition("\n")[0][:200]
+            raise ArchiveError(f"{config_name}: {name[:200]!r}: not a usable tensor: {reason}") from None
     return tensors
 
 

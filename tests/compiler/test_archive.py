@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import io
+import json
 import os
+import random
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -141,6 +146,41 @@ def test_the_payloads_are_real(kind: str, base: Path, tmp_path: Path) -> None:
     code = f"import torch; torch.export.load({str(tmp_path / 'evil.pt2')!r}).module()(torch.ones(2, 8))"
     subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
     assert marker.exists()
+
+
+ODD_VALUES = [None, -1, 2**63, 2**70, 1e308, float("nan"), "", "x y", "__import__('os')", [], {}, [[]], True]
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of everything inside a JSON value."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, child in children:
+        yield (*path, key)
+        yield from _places(child, (*path, key))
+
+
+@pytest.mark.parametrize("member", [malicious_pt2.GRAPH, malicious_pt2.WEIGHTS_CONFIG])
+def test_odd_values_anywhere_end_in_a_refusal_at_most(member: str, base: Path, tmp_path: Path) -> None:
+    """No other exception escapes, whichever field of whichever description is wrong."""
+    rng = random.Random(7)
+    document = Archive(base).read_json(member, 1 << 20)
+    places = list(_places(document))
+    refused = 0
+    for _ in range(100):
+        *parents, last = rng.choice(places)
+        damaged = copy.deepcopy(document)
+        parent = damaged
+        for key in parents:
+            parent = parent[key]
+        parent[last] = rng.choice(ODD_VALUES)
+        path = malicious_pt2.replace_member(base, tmp_path / "odd.pt2", member, json.dumps(damaged).encode())
+        try:
+            load_program(path)
+        except ArchiveError:
+            refused += 1
+    assert refused > 50  # what is left stood in fields that nothing depends on
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not an archive" * 100, b"\0" * 4096])

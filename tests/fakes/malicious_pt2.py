@@ -299,6 +299,14 @@ def build(kind: str, base: Path, out: Path, marker: Path | None = None) -> Path:
     return marker
 
 
+def replace_member(base: Path, out: Path, member: str, content: bytes) -> Path:
+    """Writes `base` with one member's content exchanged; returns `out`."""
+    with zipfile.ZipFile(base) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
+        for name in source.namelist():
+            _write(target, name, content if name.partition("/")[2] == member else source.read(name))
+    return out
+
+
 def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     """One stored member, its content aligned as torch's writer does."""
     info = zipfile.ZipInfo(name)
