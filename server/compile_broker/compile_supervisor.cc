@@ -61,18 +61,17 @@ void CompileSupervisor::Shutdown(News news) {
   worker_.reset();
   worker_state_ = WorkerState::kNone;
   while (CompileJob* job = queue_.First()) Answer(*job, stopped);
-  // An answer may have led to another submission.
-  while (!news.submissions.empty()) {
+  // An answer may lead to another submission.
+  do {
     for (const Submission& submission : news.submissions) {
       submission.done(stopped);
     }
     news = inbox_.Wait(clock_, absl::InfinitePast());
-  }
+  } while (!news.submissions.empty());
   metrics_.SetQueue(0, 0, failures_.parked());
 }
 
-// ---------------------------------------------------------------- what comes
-// in
+// ---- what comes in ----
 
 void CompileSupervisor::Accept(Submission submission) {
   const ArtifactKey& key = submission.request.key;
@@ -153,8 +152,7 @@ void CompileSupervisor::OnFailed(CompileJob& job, const WorkerReply& reply) {
   Fail(job, failure);
 }
 
-// --------------------------------------------------------------- what time
-// brings
+// ---- what time brings ----
 
 void CompileSupervisor::CheckDeadlines() {
   const absl::Time now = clock_.Now();
@@ -220,8 +218,7 @@ absl::Time CompileSupervisor::NextDeadline() const {
   return next;
 }
 
-// --------------------------------------------------------------------------
-// queue
+// ---- queue ----
 
 void CompileSupervisor::Dispatch() {
   const absl::Time now = clock_.Now();
@@ -267,7 +264,7 @@ void CompileSupervisor::Acquire(CompileJob& job) {
   }
   job.lock = *std::move(lock);
   job.state = CompileJob::State::kLocked;
-  if (worker_state_ != WorkerState::kReady) job.SetPhase("start");
+  job.SetPhase("start");
 }
 
 void CompileSupervisor::Send(CompileJob& job) {
@@ -325,8 +322,7 @@ void CompileSupervisor::Fail(CompileJob& job, const absl::Status& failure) {
   Answer(job, failure);
 }
 
-// -------------------------------------------------------------------------
-// worker
+// ---- worker ----
 
 void CompileSupervisor::StartWorker() {
   Subprocess::Options process;
