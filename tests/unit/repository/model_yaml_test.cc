@@ -1,0 +1,388 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "minilm_spec.h"
+#include "repository/default_buckets.h"
+#include "repository/model_repository.h"
+
+namespace stoker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr char kPath[] = "models/minilm/model.yaml";
+
+absl::StatusOr<ModelSpec> Apply(std::string_view yaml,
+                                ModelSpec spec = MiniLmSpec()) {
+  const absl::Status status = ApplyModelYaml(yaml, kPath, spec);
+  if (!status.ok()) return status;
+  return spec;
+}
+
+std::string Message(std::string_view yaml, ModelSpec spec = MiniLmSpec()) {
+  const auto result = Apply(yaml, std::move(spec));
+  return result.ok() ? "OK" : std::string(result.status().message());
+}
+
+std::vector<std::string> BucketNames(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const ShapeBucket& bucket : spec.buckets) {
+    names.push_back(BucketName(bucket, spec.DimensionNames()));
+  }
+  return names;
+}
+
+ModelSpec StaticSpec() {
+  ModelSpec spec;
+  InputSpec& input = spec.inputs.emplace_back();
+  input.name = "x";
+  input.dims = {DimExpr::Constant(4)};
+  return spec;
+}
+
+TEST(ModelYamlTest, DefaultsOfAnEmptyFile) {
+  for (std::string_view yaml : {"", "# nothing\n", "---\n", "{}"}) {
+    const auto spec = Apply(yaml);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->ready_when, ReadyWhen::kWarm);
+    EXPECT_EQ(spec->unmatched, Unmatched::kEager);
+    EXPECT_TRUE(spec->compile);
+    EXPECT_EQ(spec->max_batch_size, 8);
+    EXPECT_EQ(spec->threads, 0);
+    EXPECT_EQ(spec->instances, 1);
+    EXPECT_EQ(spec->queue.max_requests, 1024);
+    EXPECT_EQ(spec->queue.default_timeout, absl::InfiniteDuration());
+    EXPECT_THAT(
+        BucketNames(*spec),
+        ElementsAre("batch=1,input_ids.1=8", "batch=1,input_ids.1=32",
+                    "batch=1,input_ids.1=128", "batch=1,input_ids.1=512",
+                    "batch=8,input_ids.1=8", "batch=8,input_ids.1=32",
+                    "batch=8,input_ids.1=128", "batch=8,input_ids.1=512"));
+  }
+}
+
+TEST(ModelYamlTest, WorkedExample) {
+  std::ifstream file("config/model.yaml");
+  ASSERT_TRUE(file.good());
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto spec = Apply(text.str());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->max_batch_size, 8);
+  EXPECT_THAT(spec->DimensionNames(), ElementsAre("batch", "tokens"));
+  EXPECT_TRUE(spec->dimensions[1].padding);
+  EXPECT_EQ(spec->inputs[0].range, std::pair(0.0, 30521.0));
+  EXPECT_EQ(spec->inputs[1].range, std::pair(0.0, 1.0));
+  EXPECT_EQ(spec->buckets.size(), 8u);
+  // Apart from what it adds, the example spells out the defaults.
+  const auto defaults = Apply("");
+  EXPECT_EQ(spec->ready_when, defaults->ready_when);
+  EXPECT_EQ(spec->unmatched, defaults->unmatched);
+  EXPECT_EQ(spec->compile, defaults->compile);
+  EXPECT_EQ(spec->threads, defaults->threads);
+  EXPECT_EQ(spec->instances, defaults->instances);
+  EXPECT_EQ(spec->queue.max_requests, defaults->queue.max_requests);
+  EXPECT_EQ(spec->queue.default_timeout, defaults->queue.default_timeout);
+}
+
+TEST(ModelYamlTest, EveryFieldIsTaken) {
+  const auto spec = Apply(R"(
+ready_when: eager
+versions: [1, 3]
+max_batch: 16
+unmatched: reject
+compile: false
+threads: 3
+instances: 2
+queue: {max_requests: 7, default_timeout_ms: 250}
+dimensions: {rows: {axis: attention_mask.0, padding: true}, t: {axis: input_ids.1, padding: true}}
+inputs: {attention_mask: {pad_value: -1}}
+buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->ready_when, ReadyWhen::kEager);
+  EXPECT_EQ(spec->max_batch_size, 16);
+  EXPECT_EQ(spec->unmatched, Unmatched::kReject);
+  EXPECT_FALSE(spec->compile);
+  EXPECT_EQ(spec->threads, 3);
+  EXPECT_EQ(spec->instances, 2);
+  EXPECT_EQ(spec->queue.max_requests, 7);
+  EXPECT_EQ(spec->queue.default_timeout, absl::Milliseconds(250));
+  EXPECT_EQ(spec->inputs[1].pad_value, -1);
+  EXPECT_TRUE(spec->dimensions[1].padding);
+  EXPECT_THAT(BucketNames(*spec), ElementsAre("rows=4,t=10", "rows=1,t=3"));
+}
+
+TEST(ModelYamlTest, Buckets) {
+  const struct {
+    const char* yaml;
+    std::vector<std::string> names;
+    int64_t max_batch;
+  } cases[] = {
+      {"buckets: []", {}, 8},
+      {"{buckets: [], max_batch: 3}", {}, 3},
+      {"buckets: {batch: [2], input_ids.1: [7, 5]}",
+       {"batch=2,input_ids.1=7", "batch=2,input_ids.1=5"},
+       2},
+      {"buckets: {input_ids.1: [7]}",
+       {"batch=1,input_ids.1=7", "batch=8,input_ids.1=7"},
+       8},
+      {"{buckets: {input_ids.1: [7]}, max_batch: 4}",
+       {"batch=1,input_ids.1=7", "batch=4,input_ids.1=7"},
+       4},
+      {"{buckets: {batch: [4], input_ids.1: [7]}, max_batch: 20}",
+       {"batch=4,input_ids.1=7"},
+       20},
+  };
+  for (const auto& c : cases) {
+    const auto spec = Apply(c.yaml);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(BucketNames(*spec), c.names) << c.yaml;
+    EXPECT_EQ(spec->max_batch_size, c.max_batch) << c.yaml;
+  }
+}
+
+TEST(ModelYamlTest, StaticProgram) {
+  auto spec = Apply("", StaticSpec());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(BucketNames(*spec), ElementsAre("static"));
+  EXPECT_EQ(spec->max_batch_size, 0);
+  spec = Apply("buckets: []", StaticSpec());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->buckets.empty());
+  EXPECT_THAT(Message("max_batch: 2", StaticSpec()),
+              HasSubstr("max_batch: expected nothing"));
+  EXPECT_THAT(Message("dimensions: {a: {axis: x.0}}", StaticSpec()),
+              HasSubstr("expected no dimensions"));
+  EXPECT_THAT(Message("buckets: {batch: [1]}", StaticSpec()),
+              HasSubstr("buckets.batch: expected no field here"));
+}
+
+TEST(ModelYamlTest, PadValuesFitTheInput) {
+  const auto with = [](DataType dtype, const std::string& value) {
+    ModelSpec spec = MiniLmSpec();
+    spec.inputs[0].dtype = dtype;
+    return Apply("inputs: {input_ids: {pad_value: " + value + "}}", spec);
+  };
+  EXPECT_EQ(with(DataType::kFp32, "-1.5")->inputs[0].pad_value, -1.5);
+  EXPECT_EQ(with(DataType::kFp32, "1e-3")->inputs[0].pad_value, 1e-3);
+  EXPECT_TRUE(std::isinf(with(DataType::kFp32, "-.inf")->inputs[0].pad_value));
+  EXPECT_EQ(with(DataType::kBool, "true")->inputs[0].pad_value, 1);
+  EXPECT_EQ(with(DataType::kInt8, "-128")->inputs[0].pad_value, -128);
+  for (const auto& [dtype, value] :
+       std::vector<std::pair<DataType, std::string>>{
+           {DataType::kInt8, "128"},
+           {DataType::kInt64, "1.5"},
+           {DataType::kInt64, ".inf"},
+           {DataType::kUint8, "-1"},
+           {DataType::kBool, "2"},
+           {DataType::kFp16, "1e6"},
+           {DataType::kFp32, "nan"},
+           {DataType::kFp32, "0x10"},
+           {DataType::kFp32, "[1]"}}) {
+    EXPECT_FALSE(with(dtype, value).ok()) << DataTypeName(dtype) << value;
+  }
+}
+
+TEST(ModelYamlTest, Mistakes) {
+  const struct {
+    const char* yaml;
+    const char* message;  // after "models/minilm/model.yaml:"
+  } cases[] = {
+      {"\nready_when: worm",
+       "2: ready_when: expected eager or warm, got worm (did you mean warm?)"},
+      {"max_bach: 8",
+       "1: max_bach: expected one of ready_when, versions, max_batch, "
+       "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
+       "queue, got an unknown field (did you mean max_batch?)"},
+      {"zzzzzzzzzzz: 8", "queue, got an unknown field"},
+      {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
+      {"max_batch: 65",
+       "1: max_batch: expected an integer from 1 to 64, got 65"},
+      {"max_batch: 0", "1: max_batch: expected an integer from 1 to 64, got 0"},
+      {"max_batch: \"8\"", "got the text \"8\""},
+      {"max_batch: 8.0", "got 8.0"},
+      {"max_batch:", "got nothing"},
+      {"max_batch: [8]", "got a list of 1"},
+      {"compile: yes", "1: compile: expected true or false, got yes"},
+      {"threads: -1", "an integer from 0 to 1024, got -1"},
+      {"instances: 0", "an integer from 1 to 64, got 0"},
+      {"queue: 5", "1: queue: expected a map, got 5"},
+      {"queue: {max_request: 5}",
+       "1: queue.max_request: expected one of max_requests, "
+       "default_timeout_ms, got an unknown field (did you mean max_requests?)"},
+      {"queue:\n  max_requests: 0", "2: queue.max_requests: expected"},
+      {"queue: {default_timeout_ms: -1}", "queue.default_timeout_ms: expected"},
+      {"versions: newest", "versions: expected latest, all or a list"},
+      {"versions: []", "versions: expected latest, all or a list"},
+      {"versions: [1, 1]", "versions[1]: expected every version once"},
+      {"versions: [0]", "versions[0]: expected an integer from 1 up, got 0"},
+      {"dimensions: [a]", "1: dimensions: expected a map, got a list of 1"},
+      {"dimensions: {t: {}}", "dimensions.t: expected axis"},
+      {"dimensions: {t: {axis: input_ids.2}}",
+       "dimensions.t.axis: expected a dynamic axis (one of input_ids.0, "
+       "input_ids.1, attention_mask.0, attention_mask.1), got input_ids.2"},
+      {"dimensions: {t: {axis: input_ids.1}, u: {axis: attention_mask.1}}",
+       "dimensions.u.axis: expected a dimension that has no other name, got "
+       "attention_mask.1, which is t"},
+      {"dimensions: {batch: {axis: input_ids.1}}",
+       "dimensions: expected different names, got batch for two dimensions"},
+      {"dimensions: {b: {axis: input_ids.0, padding: false}}",
+       "dimensions.b.padding: expected true"},
+      {"dimensions: {t: {axis: input_ids.1, pading: true}}",
+       "did you mean padding?"},
+      {"dimensions: {'a b': {axis: input_ids.1}}",
+       "expected a name of letters"},
+      {"inputs: {ids: {pad_value: 0}}",
+       "inputs.ids: expected one of input_ids"},
+      {"inputs: {input_ids: {pad: 0}}",
+       "inputs.input_ids.pad: expected one of"},
+      {"inputs: {input_ids: {range: [5, 1]}}",
+       "inputs.input_ids.range: expected [least, most], got [5, 1]"},
+      {"inputs: {input_ids: {range: [5]}}", "expected [least, most]"},
+      {"inputs: {input_ids: {range: 5}}", "expected a list, got 5"},
+      {"inputs: {input_ids: {range: [a, 1]}}",
+       "inputs.input_ids.range[0]: expected a number, got a"},
+      {"buckets: 3", "expected a map of dimensions to sizes, or a list"},
+      {"buckets: {tokens: [1]}", "expected one of batch, input_ids.1"},
+      {"buckets: {batch: []}", "buckets.batch: expected at least one size"},
+      {"buckets: {batch: 1}", "buckets.batch: expected a list, got 1"},
+      {"buckets: {batch: [1, 1]}",
+       "buckets.batch[1]: expected every size once"},
+      {"buckets: {batch: [65]}",
+       "buckets.batch[0]: expected an integer from 1 to 64, got 65"},
+      {"{max_batch: 4, buckets: {batch: [8]}}",
+       "buckets.batch[0]: expected at most max_batch, 4, got 8"},
+      {"buckets: [{batch: 1}]",
+       "buckets[0]: expected a size for each of batch, input_ids.1"},
+      {"buckets: [{batch: 1, input_ids.1: 0}]", "expected an integer from 1"},
+      {"buckets: [{batch: 1, input_ids.1: 9}, {batch: 1, input_ids.1: 9}]",
+       "buckets[1]: expected every bucket once, got batch=1,input_ids.1=9"},
+      {"- 1", "1: expected a map of fields, got a list of 1"},
+      {"just text", "1: expected a map of fields, got just text"},
+      {"threads: 1\n---\nthreads: 2", "expected one document, got 2"},
+      {"threads: [1\nx: 2", "expected YAML, got"},
+      {"\tthreads: 1", "expected YAML, got"},
+      {"a: *nowhere", "expected YAML, got"},
+  };
+  for (const auto& c : cases) {
+    const std::string message = Message(c.yaml);
+    EXPECT_THAT(message, testing::StartsWith("models/minilm/model.yaml:"))
+        << c.yaml;
+    EXPECT_THAT(message, HasSubstr(c.message)) << c.yaml;
+  }
+}
+
+TEST(ModelYamlTest, AllMistakesAreReportedAtOnceAndNothingChanges) {
+  ModelSpec spec = MiniLmSpec();
+  const absl::Status status = ApplyModelYaml(
+      "ready_when: eager\nthreads: x\nmax_batch: 0\nqueue: {a: 1}\n", kPath,
+      spec);
+  const std::string message(status.message());
+  EXPECT_THAT(message, HasSubstr("model.yaml:2: threads:"));
+  EXPECT_THAT(message, HasSubstr("\nmodels/minilm/model.yaml:3: max_batch:"));
+  EXPECT_THAT(message, HasSubstr("\nmodels/minilm/model.yaml:4: queue.a:"));
+  EXPECT_EQ(spec.ready_when, ReadyWhen::kWarm);
+}
+
+TEST(ModelYamlTest, TooManyBuckets) {
+  std::string sizes = "1";
+  for (int i = 2; i <= 64; ++i) sizes += ", " + std::to_string(i);
+  EXPECT_THAT(Message("buckets: {batch: [" + sizes + "], input_ids.1: [" +
+                      sizes + "]}"),
+              HasSubstr("expected at most 256 buckets, got more"));
+}
+
+TEST(ModelYamlTest, HostileTextsEndInAnError) {
+  EXPECT_NE(Message(std::string(100000, '[')), "OK");
+  EXPECT_NE(Message(std::string(100000, '{')), "OK");
+  std::string laughs = "a0: &a0 [x]\n";
+  for (int i = 1; i < 40; ++i) {
+    const std::string last = "*a" + std::to_string(i - 1);
+    laughs += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" +
+              last + ", " + last + "]\n";
+  }
+  EXPECT_NE(Message(laughs), "OK");
+}
+
+TEST(ChooseVersionsTest, Table) {
+  const struct {
+    const char* yaml;
+    std::vector<int64_t> found, chosen;
+  } cases[] = {
+      {"", {1, 2, 10}, {10}},
+      {"", {}, {}},
+      {"versions: latest", {2, 1}, {2}},
+      {"versions: all", {2, 1}, {1, 2}},
+      {"versions: [2, 1]", {1, 2, 3}, {1, 2}},
+      {"versions: [1, 7]", {1}, {1, 7}},
+      // Other fields' mistakes are ApplyModelYaml's.
+      {"threads: many", {1, 2}, {2}},
+  };
+  for (const auto& c : cases) {
+    const auto chosen = ChooseVersions(c.yaml, kPath, c.found);
+    ASSERT_TRUE(chosen.ok()) << chosen.status();
+    EXPECT_EQ(*chosen, c.chosen) << c.yaml;
+  }
+  for (const char* yaml : {"versions: none", "versions: [x]", "["}) {
+    EXPECT_EQ(ChooseVersions(yaml, kPath, {1}).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << yaml;
+  }
+}
+
+TEST(DefaultBucketsTest, SizesFollowTheBounds) {
+  constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
+  const struct {
+    int64_t min, max;
+    std::vector<int64_t> batch, other;
+  } cases[] = {
+      {1, 64, {1, 8}, {1, 4, 16, 64}},
+      {1, 512, {1, 8}, {8, 32, 128, 512}},
+      {1, kUnbounded, {1, 8}, {8, 32, 128, 512}},
+      {1000, kUnbounded, {1000}, {1000}},
+      {2, 5, {2, 5}, {5}},
+      {1, 1, {1}, {1}},
+      {1, 4, {1, 4}, {1, 4}},
+  };
+  for (const auto& c : cases) {
+    ModelSpec spec = MiniLmSpec();
+    for (DimensionSpec& dimension : spec.dimensions) {
+      dimension.min = c.min;
+      dimension.max = c.max;
+    }
+    const auto sizes = DefaultSizes(spec, std::nullopt);
+    EXPECT_EQ(sizes[0], c.batch) << c.min << ".." << c.max;
+    EXPECT_EQ(sizes[1], c.other) << c.min << ".." << c.max;
+  }
+}
+
+TEST(DefaultBucketsTest, ManyDimensionsGetFewerSizesEach) {
+  ModelSpec spec = MiniLmSpec();
+  spec.dimensions.push_back(spec.dimensions[1]);
+  const auto two = DefaultSizes(spec, std::nullopt);
+  EXPECT_EQ(two[1].size(), 2u);
+  for (int i = 0; i < 20; ++i) spec.dimensions.push_back(spec.dimensions[1]);
+  const auto many = DefaultSizes(spec, std::nullopt);
+  EXPECT_THAT(many[5], ElementsAre(512));
+  EXPECT_EQ(Product(many)->size(), 2u);
+}
+
+TEST(DefaultBucketsTest, Product) {
+  EXPECT_EQ(Product({})->size(), 1u);
+  EXPECT_EQ(Product({{1, 2}, {}})->size(), 0u);
+  EXPECT_THAT(*Product({{1, 2}, {3, 4}}),
+              ElementsAre(ShapeBucket{{1, 3}}, ShapeBucket{{1, 4}},
+                          ShapeBucket{{2, 3}}, ShapeBucket{{2, 4}}));
+  const std::vector<int64_t> ten(10, 1);
+  EXPECT_EQ(Product({ten, ten, ten}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace stoker
