@@ -139,7 +139,7 @@ const ShapeBucket& ModelVersion::bucket(int index) const {
 
 void ModelVersion::StartThread(int thread) {
   contexts_[static_cast<size_t>(thread)] =
-      ExecutionContext::CreateCpu(threads_);
+      deps_.loader->NewContext(threads_);
 }
 
 BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,

@@ -16,6 +16,10 @@ namespace {
 
 class CpuLoader : public ExecutableLoader {
  public:
+  std::unique_ptr<ExecutionContext> NewContext(int threads) override {
+    return ExecutionContext::CreateCpu(threads);
+  }
+
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
       const std::string& pt2_path) override {
     return WeightStore::Map(pt2_path);

@@ -21,6 +21,10 @@ class ExecutableLoader {
  public:
   virtual ~ExecutableLoader() = default;
 
+  // The state of runs on the calling thread, which gets `threads` compute
+  // threads.
+  virtual std::unique_ptr<ExecutionContext> NewContext(int threads) = 0;
+
   // INVALID_ARGUMENT for pickled, misplaced or inconsistent entries.
   virtual absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
       const std::string& pt2_path) = 0;
