@@ -1,8 +1,11 @@
 """Makes Inductor's C++ safe: what it emits is mended where it can be, and refused where it can't.
 
-torch 2.11's generator ignores the error codes of some fallback calls and writes index checks that
-throw inside an OpenMP region, which ends the process. `installed` hooks in between Inductor's
-generator and its C++ build.
+torch 2.11's generator ignores the error codes of some fallback calls, and checks indices where it
+can't see that they are in range, by throwing inside an OpenMP region, which ends the process.
+proof.py shows for the whole graph that no such check can fail; so they are left out, which also
+costs nothing at run time. Only a check or an integer division in a kernel that no proved operator
+is part of means that something was overlooked: such an artifact is refused, and so is one whose
+finished text still holds what should not be there.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compiler import proof
 from compiler.refused import Refused
 
 STATEMENT = re.compile(r"^[ \t]*(aoti_torch_\w+)\(", re.MULTILINE)
@@ -27,6 +31,7 @@ class Generated:
     """What was seen of the generated code."""
 
     constants: list[str] = field(default_factory=list)
+    unproved: list[str] = field(default_factory=list)  # checks and divisions of unknown origin
 
 
 @contextlib.contextmanager
@@ -36,22 +41,84 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
     C++ compilers are about to start."""
     from torch._inductor.codecache import AotCodeCompiler
 
-    original = AotCodeCompiler.__dict__["compile"]
     generated = Generated()
+    original = AotCodeCompiler.__dict__["compile"]
 
     def compile_checked(
         cls: type, graph: Any, wrapper_code: str, kernel_code: str, *rest: Any, **options: Any
     ) -> Any:
+        proof.prove(graph.module.graph)
+        if generated.unproved:
+            raise Refused("generated code: " + "; ".join(generated.unproved))
         wrapper_code = check_error_codes(wrapper_code)
+        scan(wrapper_code, "wrapper")
+        scan(kernel_code, "kernel")
         generated.constants = ORIGINAL_NAME.findall(wrapper_code)
         before_build()
         return original.__func__(cls, graph, wrapper_code, kernel_code, *rest, **options)
 
-    AotCodeCompiler.compile = classmethod(compile_checked)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_replaced(AotCodeCompiler, "compile", classmethod(compile_checked)))
+        _watch_kernels(stack, generated)
         yield generated
+
+
+@contextlib.contextmanager
+def _replaced(owner: type, name: str, replacement: Any) -> Iterator[None]:
+    original = owner.__dict__[name]
+    setattr(owner, name, replacement)
+    try:
+        yield
     finally:
-        AotCodeCompiler.compile = original
+        setattr(owner, name, original)
+
+
+def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:
+    """Has kernels tell of their index checks, instead of writing them, and of integer divisions."""
+    from torch._inductor.codegen import cpp
+    from torch._inductor.virtualized import V
+
+    def origins() -> list[Any]:
+        node = getattr(V.kernel.current_node, "node", None)
+        return [] if node is None else [o for o in node.get_origins() if o.op == "call_function"]
+
+    def note(what: str, belongs: Callable[[Any], bool]) -> None:
+        found = origins()
+        if not any(belongs(origin) for origin in found):
+            names = ", ".join(sorted(str(origin.target) for origin in found)) or "an unknown operator"
+            generated.unproved.append(f"{what} in a kernel of {names}")
+
+    def check_bounds(self: Any, expr: Any, size: Any, lower: bool, upper: bool) -> None:
+        if lower or upper:
+            note(f"an index check against {size}", proof.is_lookup)
+
+    stack.enter_context(_replaced(cpp.CppKernel, "check_bounds", check_bounds))
+    for overrides in (cpp.CppOverrides, cpp.CppVecOverrides):
+        for name in ("floordiv", "truncdiv", "mod"):
+            if name in overrides.__dict__:
+                stack.enter_context(_replaced(overrides, name, _noting(overrides, name, note)))
+
+
+def _noting(overrides: type, name: str, note: Callable[[str, Callable[[Any], bool]], None]) -> Any:
+    original = overrides.__dict__[name].__func__
+
+    def noting(a: Any, b: Any) -> Any:
+        if not (b.dtype is not None and b.dtype.is_floating_point):
+            note(f"an integer {name}", proof.is_division)
+        return original(a, b)
+
+    return staticmethod(noting)
+
+
+def scan(code: str, what: str) -> None:
+    """Refuses code that would end the process, or drop an error, in spite of everything before."""
+    for number, line in enumerate(code.splitlines(), 1):
+        text = line.strip()
+        if what == "kernel" and ("AOTI_TORCH_CHECK" in text or "TORCH_CHECK" in text):
+            raise Refused(f"generated {what}, line {number}: an unguarded check: {text[:200]}")
+        call = STATEMENT.match(line)
+        if call and call.group(1) in functions_with_error_code():
+            raise Refused(f"generated {what}, line {number}: an error code is dropped: {text[:200]}")
 
 
 def check_error_codes(wrapper_code: str) -> str:

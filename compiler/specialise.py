@@ -47,13 +47,15 @@ def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
     _check_effects(program)
     constants = frozenset(program.state_dict) | frozenset(program.constants)
     names = input_names(program)
-    program = program.run_decompositions(guards.decompositions())
+    if guards.needs_decomposing(program.graph):
+        program = program.run_decompositions(guards.decompositions())
     module = program.module(check_guards=False)
     _flatten(module)
     _inline_scalars(module, constants)
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
+    module.recompile()
     fakes = _bucket_inputs(module, names, sizes)
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
