@@ -25,17 +25,19 @@ struct RpcServerOptions {
 class RpcServer {
  public:
   // Binds and starts to answer. UNAVAILABLE when the address can't be bound.
-  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(RpcServerOptions options,
-                                                          ModelManager& manager, Clock& clock,
-                                                          MetricRegistry& metrics);
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      RpcServerOptions options, ModelManager& manager, Clock& clock,
+      MetricRegistry& metrics);
   ~RpcServer();
 
   int port() const;
 
-  // Re-reads readiness from the manager and tells health watchers. Cheap; any thread.
+  // Re-reads readiness from the manager and tells health watchers. Cheap; any
+  // thread.
   void UpdateHealth();
 
-  // Refuses new calls, lets running ones finish until `deadline`, then cancels them.
+  // Refuses new calls, lets running ones finish until `deadline`, then cancels
+  // them.
   void Shutdown(absl::Time deadline);
 
  private:

@@ -1,0 +1,37 @@
+// The thread on which answers are written: a device thread hands a finished
+// request over and goes on with the next batch.
+//
+// Thread-safe.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "base/thread.h"
+
+namespace stoker {
+
+class CompletionThread {
+ public:
+  CompletionThread();
+  // Runs what was handed over, then ends.
+  ~CompletionThread();
+
+  // Runs `work` on the thread, in the order of the calls.
+  void Run(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  void Loop() ABSL_LOCKS_EXCLUDED(mu_);
+  bool HasWorkOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return stopping_ || !queue_.empty();
+  }
+
+  absl::Mutex mu_;
+  std::vector<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  Thread thread_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,171 @@
+#include "rpc/infer_call.h"
+
+#include <google/protobuf/arena.h>
+#include <grpcpp/support/proto_buffer_reader.h>
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "metrics/catalog.h"
+#include "rpc/model_service.h"
+#include "rpc/status_mapping.h"
+
+namespace stoker {
+
+// A parsed request; tensors over its bytes share it.
+struct InferCall::Message {
+  // Typical requests (a few inputs, data apart) fit without another allocation.
+  alignas(8) char first_block[2048];
+  google::protobuf::Arena arena{first_block, sizeof(first_block)};
+  inference::ModelInferRequest* const request =
+      google::protobuf::Arena::CreateMessage<inference::ModelInferRequest>(
+          &arena);
+
+  // The bound keeps protobuf from reserving memory for a length that only the
+  // message itself claims.
+  bool Parse(const grpc::ByteBuffer& bytes) {
+    const size_t length = bytes.Length();
+    if (length > std::numeric_limits<int32_t>::max()) return false;
+    grpc::Slice slice;
+    if (bytes.TrySingleSlice(&slice).ok()) {
+      return request->ParseFromArray(slice.begin(),
+                                     static_cast<int>(slice.size()));
+    }
+    grpc::ByteBuffer view(bytes);
+    grpc::ProtoBufferReader reader(&view);
+    return reader.status().ok() && request->ParseFromBoundedZeroCopyStream(
+                                       &reader, static_cast<int>(length));
+  }
+};
+
+std::shared_ptr<InferCall> InferCall::Start(const Services& services,
+                                            const grpc::ByteBuffer& request,
+                                            absl::Time deadline,
+                                            AnswerForm form, Done done) {
+  std::shared_ptr<InferCall> call(
+      new InferCall(services, deadline, form, std::move(done)));
+  call->Begin(request);
+  return call;
+}
+
+InferCall::InferCall(const Services& services, absl::Time deadline,
+                     AnswerForm form, Done done)
+    : services_(services),
+      arrival_(services.clock.Now()),
+      deadline_(deadline),
+      form_(form),
+      done_(std::move(done)),
+      cancelled_(std::make_shared<std::atomic<bool>>(false)) {}
+
+void InferCall::Begin(const grpc::ByteBuffer& request) {
+  message_ = std::make_shared<Message>();
+  if (!message_->Parse(request)) {
+    const absl::Status status = absl::InvalidArgumentError(
+        absl::StrCat("expected a serialised inference.ModelInferRequest, got ",
+                     request.Length(), " bytes that are none"));
+    RecordRefusal(status);
+    done_({status, {}, ""});
+    return;
+  }
+  absl::StatusOr<int64_t> version =
+      ParseVersion(message_->request->model_version());
+  absl::StatusOr<ModelHandle> handle =
+      version.ok()
+          ? services_.manager.Acquire(message_->request->model_name(), *version)
+          : version.status();
+  if (!handle.ok()) {
+    RecordRefusal(handle.status());
+    done_({handle.status(), {}, message_->request->id()});
+    return;
+  }
+  {
+    absl::MutexLock lock(&mu_);
+    handle_ = *handle;
+  }
+  if (absl::Status status = Submit(*handle); !status.ok())
+    End(std::move(status));
+}
+
+absl::Status InferCall::Submit(const ModelHandle& handle) {
+  ASSIGN_OR_RETURN(DecodedRequest decoded,
+                   DecodeRequest(*message_->request, handle.spec(), message_));
+  outputs_ = std::move(decoded.outputs);
+  rows_ = decoded.rows;
+
+  auto task = std::make_unique<InferTask>();
+  task->inputs = std::move(decoded.inputs);
+  task->sizes = std::move(decoded.sizes);
+  task->rows = decoded.rows;
+  task->deadline = std::min(deadline_, arrival_ + decoded.timeout);
+  task->cancelled = cancelled_;
+  // The device thread only hands over: serialising and the socket write cost it
+  // more than the wake-up of another thread does.
+  task->on_done = [call =
+                       shared_from_this()](absl::StatusOr<InferResult> result) {
+    call->services_.completion.Run(
+        [call, result = std::move(result)]() mutable {
+          call->End(std::move(result));
+        });
+  };
+  return handle.Submit(task);
+}
+
+void InferCall::End(absl::StatusOr<InferResult> result) {
+  std::optional<ModelHandle> handle;
+  {
+    absl::MutexLock lock(&mu_);
+    handle.swap(handle_);
+  }
+  Answer answer;
+  answer.id = message_->request->id();
+  if (result.ok()) {
+    absl::StatusOr<grpc::ByteBuffer> message = EncodeResponse(
+        handle->spec(), answer.id, outputs_, result->outputs, form_);
+    answer.status = message.status();
+    if (message.ok()) answer.message = *std::move(message);
+  } else {
+    answer.status = ClientStatus(result.status());
+  }
+  const absl::Time now = services_.clock.Now();
+  if (answer.status.ok()) {
+    handle->stats().RecordSuccess(*result, rows_, now - arrival_, now);
+  } else {
+    handle->stats().RecordFailure(answer.status, now - arrival_);
+  }
+  handle.reset();
+  done_(std::move(answer));
+}
+
+void InferCall::Cancel() {
+  cancelled_->store(true);
+  std::optional<ModelHandle> handle;
+  {
+    absl::MutexLock lock(&mu_);
+    handle = handle_;
+  }
+  if (handle.has_value()) handle->SweepCancelled();
+}
+
+// A request that waited too long is the client's DEADLINE_EXCEEDED only when it
+// was the client's deadline that passed; the queue's own limits are "try again
+// later".
+absl::Status InferCall::ClientStatus(const absl::Status& status) const {
+  if (!absl::IsDeadlineExceeded(status) || services_.clock.Now() >= deadline_)
+    return status;
+  return absl::UnavailableError(
+      absl::StrCat("Request timeout expired: ", status.message()));
+}
+
+// A request that reached no version has none to be counted under.
+void InferCall::RecordRefusal(const absl::Status& status) {
+  services_.metrics
+      .Counter(metric::kRequests,
+               {{"model", ""},
+                {"version", ""},
+                {"outcome", std::string(OutcomeName(status.code()))}})
+      .Add();
+}
+
+}  // namespace stoker

@@ -1,0 +1,86 @@
+// One inference on its way through the server: from the message's bytes to the
+// answer's bytes. Used by the unary call and, once per message, by the stream.
+//
+// Thread-safe. Keeps itself and the request's bytes alive until it is done.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "metrics/metrics.h"
+#include "models/model_manager.h"
+#include "rpc/completion_thread.h"
+#include "rpc/tensor_codec.h"
+
+namespace stoker {
+
+class InferCall : public std::enable_shared_from_this<InferCall> {
+ public:
+  // What all calls share; outlives them.
+  struct Services {
+    ModelManager& manager;
+    Clock& clock;
+    MetricRegistry& metrics;
+    CompletionThread& completion;
+  };
+
+  struct Answer {
+    absl::Status status;
+    grpc::ByteBuffer message;  // on OK, in the form that was asked for
+    std::string id;            // the request's
+  };
+  using Done = std::function<void(Answer)>;
+
+  // Starts a call; `done` is called exactly once: before Start returns when the
+  // request is refused, else on the completion thread. `deadline` is the
+  // client's.
+  static std::shared_ptr<InferCall> Start(const Services& services,
+                                          const grpc::ByteBuffer& request,
+                                          absl::Time deadline, AnswerForm form,
+                                          Done done);
+
+  // The client went away: a request that still waits in a queue ends now.
+  void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Message;
+
+  InferCall(const Services& services, absl::Time deadline, AnswerForm form,
+            Done done);
+
+  void Begin(const grpc::ByteBuffer& request) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Submit(const ModelHandle& handle);
+  void End(absl::StatusOr<InferResult> result) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status ClientStatus(const absl::Status& status) const;
+  void RecordRefusal(const absl::Status& status);
+
+  const Services services_;
+  const absl::Time arrival_;
+  const absl::Time deadline_;
+  const AnswerForm form_;
+  const Done done_;
+  const std::shared_ptr<std::atomic<bool>> cancelled_;
+
+  // Set before the task is submitted, constant from then on.
+  std::shared_ptr<Message> message_;
+  std::vector<int> outputs_;
+  int64_t rows_ = 1;
+
+  absl::Mutex mu_;
+  // Until the answer is written: an unload waits for it.
+  std::optional<ModelHandle> handle_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace stoker

@@ -1,0 +1,209 @@
+#include "rpc/model_service.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "rpc/error_text.h"
+
+namespace stoker {
+namespace {
+
+// What names the kind of model to clients; "ensemble" and others have a meaning
+// there.
+constexpr char kPlatform[] = "stoker_pt2";
+constexpr char kBackend[] = "stoker";
+
+inference::DataType ConfigType(DataType dtype) {
+  switch (dtype) {
+    case DataType::kBool:
+      return inference::TYPE_BOOL;
+    case DataType::kUint8:
+      return inference::TYPE_UINT8;
+    case DataType::kUint16:
+      return inference::TYPE_UINT16;
+    case DataType::kUint32:
+      return inference::TYPE_UINT32;
+    case DataType::kUint64:
+      return inference::TYPE_UINT64;
+    case DataType::kInt8:
+      return inference::TYPE_INT8;
+    case DataType::kInt16:
+      return inference::TYPE_INT16;
+    case DataType::kInt32:
+      return inference::TYPE_INT32;
+    case DataType::kInt64:
+      return inference::TYPE_INT64;
+    case DataType::kFp16:
+      return inference::TYPE_FP16;
+    case DataType::kFp32:
+      return inference::TYPE_FP32;
+    case DataType::kFp64:
+      return inference::TYPE_FP64;
+    case DataType::kBf16:
+      return inference::TYPE_BF16;
+    case DataType::kBytes:
+      return inference::TYPE_STRING;
+  }
+  return inference::TYPE_INVALID;
+}
+
+int64_t WireSize(const DimExpr& dim) {
+  return dim.is_constant() ? dim.constant() : -1;
+}
+
+template <typename TensorSpec>
+void FillTensorMetadata(const TensorSpec& spec,
+                        inference::ModelMetadataResponse::TensorMetadata* out) {
+  out->set_name(spec.name);
+  out->set_datatype(std::string(DataTypeName(spec.dtype)));
+  for (const DimExpr& dim : spec.dims) out->add_shape(WireSize(dim));
+}
+
+template <typename TensorSpec, typename ConfigTensor>
+void FillConfigTensor(const TensorSpec& spec, bool batched, ConfigTensor* out) {
+  out->set_name(spec.name);
+  out->set_data_type(ConfigType(spec.dtype));
+  for (size_t axis = batched ? 1 : 0; axis < spec.dims.size(); ++axis) {
+    out->add_dims(WireSize(spec.dims[axis]));
+  }
+}
+
+void FillDuration(const DurationStat& stat, inference::StatisticDuration* out) {
+  out->set_count(stat.count);
+  out->set_ns(stat.ns);
+}
+
+std::string IndexState(VersionState state) {
+  switch (state) {
+    case VersionState::kNew:
+    case VersionState::kLoading:
+    case VersionState::kWarming:
+      return "LOADING";
+    case VersionState::kServing:
+      return "READY";
+    case VersionState::kDraining:
+      return "UNLOADING";
+    case VersionState::kUnloaded:
+    case VersionState::kFailed:
+      return "UNAVAILABLE";
+  }
+  return "UNKNOWN";
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ParseVersion(std::string_view version) {
+  if (version.empty()) return 0;
+  int64_t value = 0;
+  const bool digits =
+      std::all_of(version.begin(), version.end(), absl::ascii_isdigit);
+  if (!digits || !absl::SimpleAtoi(std::string(version), &value) ||
+      value <= 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "failed to get model version from specified version string '",
+        Excerpt(version), "': version should be an integral value > 0"));
+  }
+  return value;
+}
+
+void FillServerMetadata(std::string_view name, std::string_view version,
+                        inference::ServerMetadataResponse* response) {
+  response->set_name(std::string(name));
+  response->set_version(std::string(version));
+  // model_repository: the index works, and refusing explicit loads is one of
+  // the extension's modes.
+  for (const char* extension :
+       {"model_repository", "model_configuration", "binary_tensor_data",
+        "parameters", "statistics"}) {
+    response->add_extensions(extension);
+  }
+}
+
+void FillModelMetadata(const ModelSpec& spec,
+                       inference::ModelMetadataResponse* response) {
+  response->set_name(spec.name);
+  response->set_platform(kPlatform);
+  for (const InputSpec& input : spec.inputs)
+    FillTensorMetadata(input, response->add_inputs());
+  for (const OutputSpec& output : spec.outputs) {
+    FillTensorMetadata(output, response->add_outputs());
+  }
+}
+
+void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
+  const bool batched =
+      spec.batch_dimension.has_value() && spec.max_batch_size > 0;
+  config->set_name(spec.name);
+  config->set_platform(kPlatform);
+  config->set_backend(kBackend);
+  config->set_default_model_filename("model.pt2");
+  if (batched) {
+    config->set_max_batch_size(static_cast<int32_t>(std::min<int64_t>(
+        spec.max_batch_size, std::numeric_limits<int32_t>::max())));
+  }
+  for (const InputSpec& input : spec.inputs) {
+    FillConfigTensor(input, batched, config->add_input());
+  }
+  for (const OutputSpec& output : spec.outputs) {
+    FillConfigTensor(output, batched, config->add_output());
+  }
+  inference::ModelInstanceGroup* group = config->add_instance_group();
+  group->set_name(spec.name);
+  group->set_kind(inference::ModelInstanceGroup::KIND_CPU);
+  group->set_count(spec.instances);
+  const std::vector<std::string> names = spec.DimensionNames();
+  (*config->mutable_parameters())["buckets"].set_string_value(absl::StrJoin(
+      spec.buckets, ";", [&](std::string* out, const ShapeBucket& bucket) {
+        out->append(BucketName(bucket, names));
+      }));
+}
+
+void FillModelStatistics(const ModelSpec& spec, const StatsSnapshot& stats,
+                         inference::ModelStatistics* out) {
+  out->set_name(spec.name);
+  out->set_version(absl::StrCat(spec.version));
+  out->set_last_inference(stats.last_inference_ms);
+  out->set_inference_count(stats.inference_count);
+  out->set_execution_count(stats.execution_count);
+  inference::InferStatistics& totals = *out->mutable_inference_stats();
+  FillDuration(stats.success, totals.mutable_success());
+  FillDuration(stats.fail, totals.mutable_fail());
+  FillDuration(stats.queue, totals.mutable_queue());
+  FillDuration(stats.compute_input, totals.mutable_compute_input());
+  FillDuration(stats.compute_infer, totals.mutable_compute_infer());
+  FillDuration(stats.compute_output, totals.mutable_compute_output());
+  totals.mutable_cache_hit();
+  totals.mutable_cache_miss();
+  for (const auto& [size, batch] : stats.batches) {
+    inference::InferBatchStatistics& line = *out->add_batch_stats();
+    line.set_batch_size(size);
+    FillDuration(batch.compute_input, line.mutable_compute_input());
+    FillDuration(batch.compute_infer, line.mutable_compute_infer());
+    FillDuration(batch.compute_output, line.mutable_compute_output());
+  }
+}
+
+void FillRepositoryIndex(absl::Span<const VersionStatus> versions,
+                         bool ready_only,
+                         inference::RepositoryIndexResponse* response) {
+  for (const VersionStatus& version : versions) {
+    if (ready_only && version.state != VersionState::kServing) continue;
+    inference::RepositoryIndexResponse::ModelIndex& line =
+        *response->add_models();
+    line.set_name(version.model);
+    if (version.version > 0) line.set_version(absl::StrCat(version.version));
+    line.set_state(IndexState(version.state));
+    line.set_reason(version.state == VersionState::kUnloaded &&
+                            version.reason.empty()
+                        ? "unloaded"
+                        : ValidUtf8(version.reason));
+  }
+}
+
+}  // namespace stoker

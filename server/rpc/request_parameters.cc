@@ -1,0 +1,120 @@
+#include "rpc/request_parameters.h"
+
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "rpc/error_text.h"
+
+namespace stoker {
+namespace {
+
+using inference::InferParameter;
+
+absl::Status WrongType(absl::string_view name, absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat("invalid value type for '",
+                                                 name, "' parameter, expected ",
+                                                 expected, "."));
+}
+
+// int64 and uint64 are both in use among clients for counts.
+absl::StatusOr<uint64_t> Unsigned(absl::string_view name,
+                                  const InferParameter& value) {
+  switch (value.parameter_choice_case()) {
+    case InferParameter::kUint64Param:
+      return value.uint64_param();
+    case InferParameter::kInt64Param:
+      if (value.int64_param() < 0) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "invalid value for '", name,
+            "' parameter, expected 0 or more, got ", value.int64_param()));
+      }
+      return static_cast<uint64_t>(value.int64_param());
+    default:
+      return WrongType(name, "int64_param or uint64_param");
+  }
+}
+
+// Clients send the neutral values of the sequence parameters too.
+bool StartsNoSequence(const InferParameter& value) {
+  switch (value.parameter_choice_case()) {
+    case InferParameter::kBoolParam:
+      return !value.bool_param();
+    case InferParameter::kInt64Param:
+      return value.int64_param() == 0;
+    case InferParameter::kUint64Param:
+      return value.uint64_param() == 0;
+    case InferParameter::kStringParam:
+      return value.string_param().empty();
+    default:
+      return false;
+  }
+}
+
+absl::StatusOr<absl::Duration> Timeout(const InferParameter& value) {
+  ASSIGN_OR_RETURN(const uint64_t microseconds, Unsigned("timeout", value));
+  if (microseconds == 0 ||
+      microseconds >
+          static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
+    return absl::InfiniteDuration();
+  }
+  return absl::Microseconds(static_cast<int64_t>(microseconds));
+}
+
+absl::Status CheckReserved(const std::string& name,
+                           const InferParameter& value) {
+  if (name == "triton_enable_empty_final_response") {
+    if (value.parameter_choice_case() == InferParameter::kBoolParam)
+      return absl::OkStatus();
+    return WrongType(name, "bool_param");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "parameter keys starting with 'triton_' are reserved and should not be "
+      "specified: '",
+      Excerpt(name), "'"));
+}
+
+}  // namespace
+
+absl::StatusOr<RequestParameters> ParseRequestParameters(
+    const ParameterMap& parameters) {
+  RequestParameters parsed;
+  for (const auto& [name, value] : parameters) {
+    if (absl::StartsWith(name, "triton_")) {
+      RETURN_IF_ERROR(CheckReserved(name, value));
+    } else if (name == "timeout") {
+      ASSIGN_OR_RETURN(parsed.timeout, Timeout(value));
+    } else if (name == "priority") {
+      RETURN_IF_ERROR(Unsigned(name, value).status());
+    } else if (name == "sequence_id" || name == "sequence_start" ||
+               name == "sequence_end") {
+      if (!StartsNoSequence(value)) {
+        return absl::UnimplementedError(absl::StrCat(
+            "parameter '", name,
+            "': sequences are not supported, every request stands alone"));
+      }
+    }
+  }
+  return parsed;
+}
+
+absl::Status CheckTensorParameters(absl::string_view tensor,
+                                   const ParameterMap& parameters) {
+  for (const auto& [name, value] : parameters) {
+    if (absl::StartsWith(name, "shared_memory_")) {
+      return absl::UnimplementedError(
+          absl::StrCat(tensor, ": parameter '", Excerpt(name),
+                       "': shared memory is not supported"));
+    }
+    if (name == "classification") {
+      return absl::UnimplementedError(absl::StrCat(
+          tensor,
+          ": parameter 'classification' is not supported, the whole tensor "
+          "is returned without it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stoker

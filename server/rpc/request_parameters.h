@@ -1,0 +1,34 @@
+// The `parameters` maps of an inference request: which ones mean something
+// here, which are refused, and which are ignored.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "open_inference.pb.h"
+
+namespace stoker {
+
+using ParameterMap =
+    google::protobuf::Map<std::string, inference::InferParameter>;
+
+struct RequestParameters {
+  // Longest time in the queue; infinite when the request does not say.
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
+// Of a request. INVALID_ARGUMENT: a reserved name, a value of the wrong type or
+// out of range. UNIMPLEMENTED: sequences.
+absl::StatusOr<RequestParameters> ParseRequestParameters(
+    const ParameterMap& parameters);
+
+// Of one input or requested output; `tensor` is "input 'ids'". UNIMPLEMENTED:
+// shared memory, classification.
+absl::Status CheckTensorParameters(absl::string_view tensor,
+                                   const ParameterMap& parameters);
+
+}  // namespace stoker

@@ -1,0 +1,322 @@
+#include "rpc/tensor_codec.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "models/model_manager.h"
+#include "rpc/error_text.h"
+#include "rpc/request_parameters.h"
+#include "rpc/typed_contents.h"
+
+namespace stoker {
+namespace {
+
+using inference::ModelInferRequest;
+using InferInput = ModelInferRequest::InferInputTensor;
+
+constexpr int64_t kUnset = -1;
+
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// "'ids','mask'"; at most 16 names.
+template <typename Range>
+std::string NameList(const Range& tensors) {
+  std::vector<std::string> names;
+  for (const auto& tensor : tensors) {
+    if (names.size() == 16) {
+      names.push_back("...");
+      break;
+    }
+    names.push_back(absl::StrCat("'", Excerpt(tensor.name()), "'"));
+  }
+  return absl::StrJoin(names, ",");
+}
+
+template <typename Specs>
+int IndexOf(const Specs& specs, std::string_view name) {
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+absl::Status WrongInputCount(const ModelInferRequest& request,
+                             const ModelSpec& spec) {
+  std::vector<std::string> missing;
+  for (const InputSpec& input : spec.inputs) {
+    const bool given =
+        std::any_of(request.inputs().begin(), request.inputs().end(),
+                    [&](const auto& got) { return got.name() == input.name; });
+    if (!given) missing.push_back(absl::StrCat("'", input.name, "'"));
+  }
+  std::string text =
+      absl::StrCat("expected ", spec.inputs.size(), " inputs but got ",
+                   request.inputs_size(), " inputs for model '", spec.name,
+                   "'. Got input(s) [", NameList(request.inputs()), "]");
+  if (!missing.empty()) {
+    absl::StrAppend(&text, ", but missing required input(s) [",
+                    absl::StrJoin(missing, ","), "]");
+  }
+  return absl::InvalidArgumentError(text);
+}
+
+// Position in the request of each of the model's inputs.
+absl::StatusOr<std::vector<int>> MatchInputs(const ModelInferRequest& request,
+                                             const ModelSpec& spec) {
+  if (request.inputs_size() != static_cast<int>(spec.inputs.size())) {
+    return WrongInputCount(request, spec);
+  }
+  std::vector<int> positions(spec.inputs.size(), -1);
+  for (int position = 0; position < request.inputs_size(); ++position) {
+    const std::string& name = request.inputs(position).name();
+    const int index = IndexOf(spec.inputs, name);
+    if (index < 0) {
+      return Invalid("unexpected inference input '", Excerpt(name),
+                     "' for model '", spec.name, "', which takes ",
+                     absl::StrJoin(spec.inputs, ", ", [](auto* out, auto& in) {
+                       absl::StrAppend(out, "'", in.name, "'");
+                     }));
+    }
+    if (positions[index] >= 0) {
+      return Invalid("input '", name, "' already exists in request for model '",
+                     spec.name, "'");
+    }
+    positions[index] = position;
+  }
+  return positions;
+}
+
+// Raw or typed, never both, and no bytes that belong to no input.
+absl::Status CheckRawContents(const ModelInferRequest& request,
+                              const ModelSpec& spec) {
+  const int raw = request.raw_input_contents_size();
+  if (raw == 0) return absl::OkStatus();
+  for (const InferInput& input : request.inputs()) {
+    if (input.has_contents()) {
+      return Invalid(
+          "contents field must not be specified when using raw_input_contents "
+          "for '",
+          Excerpt(input.name()), "' for model '", spec.name, "'");
+    }
+  }
+  if (raw > request.inputs_size()) {
+    return Invalid("unexpected raw_input_contents for model '", spec.name,
+                   "'. Expected ", request.inputs_size(), " entries, got ",
+                   raw);
+  }
+  return absl::OkStatus();
+}
+
+// The shapes of a request's inputs against the model's: fills in the sizes of
+// the dimensions, axis by axis.
+class ShapeReader {
+ public:
+  explicit ShapeReader(const ModelSpec& spec)
+      : spec_(spec),
+        sizes_(spec.dimensions.size(), kUnset),
+        first_input_(spec.dimensions.size(), kUnset) {}
+
+  absl::Status ReadInput(int index, const InferInput& got) {
+    const InputSpec& input = spec_.inputs[index];
+    if (got.datatype() != DataTypeName(input.dtype)) {
+      return Invalid("inference input '", input.name, "' data-type is '",
+                     Excerpt(got.datatype()), "', but model '", spec_.name,
+                     "' expects '", std::string(DataTypeName(input.dtype)),
+                     "'");
+    }
+    if (std::any_of(got.shape().begin(), got.shape().end(),
+                    [](int64_t d) { return d < 0; })) {
+      return Invalid("All input dimensions should be specified for input '",
+                     input.name, "' for model '", spec_.name, "', got ",
+                     ShapeExcerpt(got.shape()));
+    }
+    if (got.shape_size() != static_cast<int>(input.dims.size())) {
+      return WrongShape(input, got, WrongRankHint(input, got));
+    }
+    for (int axis = 0; axis < got.shape_size(); ++axis) {
+      if (!input.dims[axis].is_dimension()) continue;
+      RETURN_IF_ERROR(
+          SetDimension(input.dims[axis].dimension(), index, axis, got));
+    }
+    return absl::OkStatus();
+  }
+
+  // Constants and expressions; after ReadInput of every input.
+  absl::Status CheckInput(int index, const InferInput& got) const {
+    const InputSpec& input = spec_.inputs[index];
+    for (int axis = 0; axis < got.shape_size(); ++axis) {
+      if (input.dims[axis].is_dimension()) continue;
+      const std::optional<int64_t> expected = input.dims[axis].Evaluate(sizes_);
+      if (expected == got.shape(axis)) continue;
+      return WrongShape(
+          input, got,
+          expected.has_value()
+              ? absl::StrCat("axis ", axis, " must be ", *expected, " here")
+              : absl::StrCat("axis ", axis,
+                             " has no size for these dimensions"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckBatch() const {
+    if (spec_.max_batch_size > 0 && rows() > spec_.max_batch_size) {
+      return Invalid(
+          "inference request batch-size must be <= ", spec_.max_batch_size,
+          " for '", spec_.name, "', got ", rows());
+    }
+    for (size_t d = 0; d < sizes_.size(); ++d) {
+      if (sizes_[d] != kUnset) continue;
+      return absl::InternalError(
+          absl::StrCat("dimension '", spec_.dimensions[d].name, "' of model '",
+                       spec_.name, "' is no axis of any input"));
+    }
+    return absl::OkStatus();
+  }
+
+  const DimensionSizes& sizes() const { return sizes_; }
+  int64_t rows() const {
+    return spec_.batch_dimension.has_value() ? sizes_[*spec_.batch_dimension]
+                                             : 1;
+  }
+
+ private:
+  absl::Status SetDimension(int dimension, int index, int axis,
+                            const InferInput& got) {
+    const int64_t size = got.shape(axis);
+    if (sizes_[dimension] == kUnset) {
+      sizes_[dimension] = size;
+      first_input_[dimension] = index;
+      return absl::OkStatus();
+    }
+    if (sizes_[dimension] == size) return absl::OkStatus();
+    const InputSpec& input = spec_.inputs[index];
+    const std::string& other = spec_.inputs[first_input_[dimension]].name;
+    if (dimension == spec_.batch_dimension) {
+      return Invalid("input '", input.name,
+                     "' batch size does not match other inputs for '",
+                     spec_.name, "': ", size, " against ", sizes_[dimension],
+                     " of '", other, "'");
+    }
+    return WrongShape(
+        input, got,
+        absl::StrCat("dimension '", spec_.dimensions[dimension].name, "' is ",
+                     sizes_[dimension], " in input '", other, "'"));
+  }
+
+  std::string WrongRankHint(const InputSpec& input,
+                            const InferInput& got) const {
+    const size_t rank = got.shape_size();
+    if (spec_.max_batch_size > 0 && rank + 1 == input.dims.size()) {
+      return "the first dimension must be the batch";
+    }
+    return absl::StrCat("expected ", input.dims.size(), " dimensions, got ",
+                        rank);
+  }
+
+  absl::Status WrongShape(const InputSpec& input, const InferInput& got,
+                          absl::string_view hint) const {
+    Shape expected;
+    for (const DimExpr& dim : input.dims) {
+      expected.push_back(dim.is_constant() ? dim.constant() : -1);
+    }
+    return Invalid("unexpected shape for input '", input.name, "' for model '",
+                   spec_.name, "'. Expected ", ShapeExcerpt(expected), ", got ",
+                   ShapeExcerpt(got.shape()), ": ", hint);
+  }
+
+  const ModelSpec& spec_;
+  DimensionSizes sizes_;
+  absl::InlinedVector<int, 4> first_input_;
+};
+
+absl::StatusOr<Tensor> ReadTensor(const ModelInferRequest& request,
+                                  int position, const ModelSpec& spec,
+                                  const InputSpec& input,
+                                  std::shared_ptr<const void> owner) {
+  const InferInput& got = request.inputs(position);
+  const TensorForm form{input.name, spec.name, input.dtype,
+                        Shape(got.shape().begin(), got.shape().end())};
+  if (position < request.raw_input_contents_size()) {
+    return TensorFromRaw(form, request.raw_input_contents(position),
+                         std::move(owner));
+  }
+  if (got.has_contents())
+    return TensorFromContents(form, got.contents(), std::move(owner));
+  return Invalid("unable to find data for input tensor '", input.name,
+                 "' for model '", spec.name, "' in request.");
+}
+
+absl::StatusOr<std::vector<int>> SelectOutputs(const ModelInferRequest& request,
+                                               const ModelSpec& spec) {
+  std::vector<int> selected;
+  if (request.outputs().empty()) {
+    for (size_t i = 0; i < spec.outputs.size(); ++i)
+      selected.push_back(static_cast<int>(i));
+    return selected;
+  }
+  std::vector<bool> taken(spec.outputs.size());
+  for (const auto& output : request.outputs()) {
+    const int index = IndexOf(spec.outputs, output.name());
+    if (index < 0) {
+      return Invalid("unexpected inference output '", Excerpt(output.name()),
+                     "' for model '", spec.name, "'");
+    }
+    if (taken[index]) {
+      return Invalid("output '", output.name(),
+                     "' is requested more than once for model '", spec.name,
+                     "'");
+    }
+    taken[index] = true;
+    RETURN_IF_ERROR(CheckTensorParameters(
+        absl::StrCat("output '", output.name(), "'"), output.parameters()));
+    selected.push_back(index);
+  }
+  return selected;
+}
+
+}  // namespace
+
+absl::StatusOr<DecodedRequest> DecodeRequest(
+    const ModelInferRequest& request, const ModelSpec& spec,
+    std::shared_ptr<const void> owner) {
+  DecodedRequest decoded;
+  ASSIGN_OR_RETURN(const RequestParameters parameters,
+                   ParseRequestParameters(request.parameters()));
+  decoded.timeout = parameters.timeout;
+  ASSIGN_OR_RETURN(decoded.outputs, SelectOutputs(request, spec));
+
+  ASSIGN_OR_RETURN(const std::vector<int> positions,
+                   MatchInputs(request, spec));
+  RETURN_IF_ERROR(CheckRawContents(request, spec));
+  ShapeReader shapes(spec);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const InferInput& got = request.inputs(positions[i]);
+    RETURN_IF_ERROR(CheckTensorParameters(
+        absl::StrCat("input '", got.name(), "'"), got.parameters()));
+    RETURN_IF_ERROR(shapes.ReadInput(static_cast<int>(i), got));
+  }
+  for (size_t i = 0; i < positions.size(); ++i) {
+    RETURN_IF_ERROR(
+        shapes.CheckInput(static_cast<int>(i), request.inputs(positions[i])));
+  }
+  RETURN_IF_ERROR(shapes.CheckBatch());
+
+  decoded.inputs.reserve(positions.size());
+  for (size_t i = 0; i < positions.size(); ++i) {
+    ASSIGN_OR_RETURN(Tensor tensor, ReadTensor(request, positions[i], spec,
+                                               spec.inputs[i], owner));
+    decoded.inputs.push_back(std::move(tensor));
+  }
+  decoded.sizes = shapes.sizes();
+  decoded.rows = shapes.rows();
+  return decoded;
+}
+
+}  // namespace stoker

@@ -1,0 +1,62 @@
+// Between the wire's messages and plain tensors. Not here: the bounds of
+// dimensions, which ModelHandle::Submit knows.
+//
+// Thread-safe: pure functions.
+#pragma once
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "open_inference.pb.h"
+#include "tensor/shape_bucket.h"
+#include "tensor/tensor.h"
+
+namespace stoker {
+
+struct ModelSpec;
+
+struct DecodedRequest {
+  std::vector<Tensor>
+      inputs;            // in the model's order: its dtypes, ranks, constants
+  DimensionSizes sizes;  // per dimension of the model; equal over all inputs
+  int64_t rows = 1;      // size of the batch dimension, or 1
+  std::vector<int>
+      outputs;  // indices of the model's outputs, in the answer's order
+  absl::Duration timeout = absl::InfiniteDuration();  // in the queue
+};
+
+// Checks a request against a model and finds its tensors. They are views of the
+// request's bytes wherever that is possible, and hold `owner`, which must keep
+// the request alive. Allocates in proportion to what arrived, never to what a
+// shape claims. INVALID_ARGUMENT, or UNIMPLEMENTED for parameters of features
+// that are not offered.
+absl::StatusOr<DecodedRequest> DecodeRequest(
+    const inference::ModelInferRequest& request, const ModelSpec& spec,
+    std::shared_ptr<const void> owner);
+
+// What an answer is wrapped in.
+enum class AnswerForm {
+  kUnary,   // ModelInferResponse
+  kStream,  // ModelStreamInferResponse
+};
+
+// The answer's serialised message: `outputs` are indices into the model's
+// outputs and into `tensors`. Large tensors are not copied; the buffer shares
+// them with their owners. INVALID_ARGUMENT when the message would exceed
+// protobuf's 2 GiB.
+absl::StatusOr<grpc::ByteBuffer> EncodeResponse(
+    const ModelSpec& spec, std::string_view id, absl::Span<const int> outputs,
+    absl::Span<const Tensor> tensors, AnswerForm form);
+
+// A ModelStreamInferResponse that reports a failed request inside the stream.
+grpc::ByteBuffer EncodeStreamError(const absl::Status& status,
+                                   std::string_view id);
+
+}  // namespace stoker

@@ -1,0 +1,45 @@
+// Tensors from and over the two forms in which a request carries elements: raw
+// bytes and typed contents.
+//
+// No bytes are copied where the wire's form is the tensor's; `owner` then keeps
+// the request alive. Sizes are compared with what really arrived before any
+// allocation.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "open_inference.pb.h"
+#include "tensor/tensor.h"
+
+namespace stoker {
+
+// What one input of a request must hold; its names are for errors.
+struct TensorForm {
+  absl::string_view input;
+  absl::string_view model;
+  DataType dtype = DataType::kFp32;
+  Shape shape;  // no negative dimension
+};
+
+// Bytes that `form` takes. INVALID_ARGUMENT when no memory could hold them.
+absl::StatusOr<size_t> ByteSize(const TensorForm& form);
+
+// A view of `bytes`, or a copy of them when they are not aligned for the dtype.
+// INVALID_ARGUMENT: wrong size, or a BOOL that is neither 0 nor 1: torch reads
+// such a byte as undefined behaviour, and what a client meant by it is
+// anybody's guess.
+absl::StatusOr<Tensor> TensorFromRaw(const TensorForm& form,
+                                     std::string_view bytes,
+                                     std::shared_ptr<const void> owner);
+
+// A view of the field that the dtype uses; INT8, INT16, UINT8 and UINT16 are
+// narrowed into new memory. INVALID_ARGUMENT: wrong field, wrong count, a value
+// out of range, or a dtype that has no typed form (FP16, BF16).
+absl::StatusOr<Tensor> TensorFromContents(
+    const TensorForm& form, const inference::InferTensorContents& contents,
+    std::shared_ptr<const void> owner);
+
+}  // namespace stoker

@@ -1,0 +1,135 @@
+#include "rpc/model_service.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/rpc/codec_fixtures.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Not;
+
+TEST(ParseVersion, PositiveIntegersOrNothing) {
+  EXPECT_EQ(*ParseVersion(""), 0);
+  EXPECT_EQ(*ParseVersion("1"), 1);
+  EXPECT_EQ(*ParseVersion("9223372036854775807"), INT64_MAX);
+  for (const char* wrong : {"0", "-1", "+1", " 1", "1 ", "1.0", "one", "0x1",
+                            "9223372036854775808"}) {
+    EXPECT_EQ(ParseVersion(wrong).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << wrong;
+  }
+}
+
+TEST(ServerMetadata, AnnouncesOnlyWhatWorks) {
+  inference::ServerMetadataResponse response;
+  FillServerMetadata("stoker", "0.1.0", &response);
+  EXPECT_EQ(response.name(), "stoker");
+  EXPECT_EQ(response.version(), "0.1.0");
+  EXPECT_THAT(response.extensions(), Contains("statistics"));
+  EXPECT_THAT(response.extensions(), Contains("model_configuration"));
+  for (const char* missing :
+       {"system_shared_memory", "cuda_shared_memory", "trace", "logging",
+        "sequence", "classification", "schedule_policy"}) {
+    EXPECT_THAT(response.extensions(), Not(Contains(missing)));
+  }
+}
+
+// Clients cut the first dimension off the metadata's shapes to get the
+// configuration's.
+TEST(ModelConfig, IsTheMetadataWithoutTheBatch) {
+  const ModelSpec spec = TextModel();
+  inference::ModelMetadataResponse metadata;
+  inference::ModelConfig config;
+  FillModelMetadata(spec, &metadata);
+  FillModelConfig(spec, &config);
+
+  EXPECT_EQ(config.max_batch_size(), 8);
+  ASSERT_EQ(metadata.inputs_size(), 3);
+  EXPECT_EQ(metadata.inputs(2).name(), "scale");
+  EXPECT_EQ(metadata.inputs(2).datatype(), "FP32");
+  EXPECT_THAT(metadata.inputs(2).shape(), ElementsAre(-1, -1, 3));
+  EXPECT_EQ(config.input(2).name(), "scale");
+  EXPECT_EQ(config.input(2).data_type(), inference::TYPE_FP32);
+  EXPECT_THAT(config.input(2).dims(), ElementsAre(-1, 3));
+  EXPECT_THAT(metadata.outputs(1).shape(), ElementsAre(-1));
+  EXPECT_TRUE(config.output(1).dims().empty());
+  EXPECT_EQ(metadata.platform(), config.platform());
+  EXPECT_EQ(config.parameters().at("buckets").string_value(),
+            "batch=1,tokens=16;batch=8,tokens=16");
+}
+
+TEST(ModelConfig, WithoutABatchDimensionNothingIsCut) {
+  inference::ModelConfig config;
+  FillModelConfig(PlainModel(DataType::kBf16), &config);
+  EXPECT_EQ(config.max_batch_size(), 0);
+  EXPECT_THAT(config.input(0).dims(), ElementsAre(2, -1));
+  EXPECT_EQ(config.input(0).data_type(), inference::TYPE_BF16);
+}
+
+TEST(ModelStatistics, EveryFigureHasItsPlace) {
+  StatsSnapshot stats;
+  stats.inference_count = 40;
+  stats.execution_count = 7;
+  stats.last_inference_ms = 1234;
+  stats.success = {10, 100};
+  stats.fail = {1, 11};
+  stats.queue = {2, 12};
+  stats.compute_input = {3, 13};
+  stats.compute_infer = {4, 14};
+  stats.compute_output = {5, 15};
+  stats.batches[8].compute_infer = {6, 16};
+  inference::ModelStatistics out;
+  FillModelStatistics(TextModel(), stats, &out);
+  EXPECT_EQ(out.name(), "text");
+  EXPECT_EQ(out.version(), "3");
+  EXPECT_EQ(out.last_inference(), 1234u);
+  EXPECT_EQ(out.inference_count(), 40u);
+  EXPECT_EQ(out.execution_count(), 7u);
+  const inference::InferStatistics& totals = out.inference_stats();
+  EXPECT_EQ(totals.success().count(), 10u);
+  EXPECT_EQ(totals.success().ns(), 100u);
+  EXPECT_EQ(totals.fail().ns(), 11u);
+  EXPECT_EQ(totals.queue().ns(), 12u);
+  EXPECT_EQ(totals.compute_input().ns(), 13u);
+  EXPECT_EQ(totals.compute_infer().ns(), 14u);
+  EXPECT_EQ(totals.compute_output().ns(), 15u);
+  ASSERT_EQ(out.batch_stats_size(), 1);
+  EXPECT_EQ(out.batch_stats(0).batch_size(), 8u);
+  EXPECT_EQ(out.batch_stats(0).compute_infer().count(), 6u);
+}
+
+TEST(RepositoryIndex, StatesAndFilter) {
+  const std::vector<VersionStatus> versions = {
+      {"a", 1, VersionState::kServing, "", true},
+      {"b", 1, VersionState::kWarming, "bucket 3 of 8", true},
+      {"c", 2, VersionState::kFailed, "bad\xFF program", true},
+      {"d", 0, VersionState::kFailed, "model.yaml:1", true},
+      {"e", 1, VersionState::kDraining, "", false},
+      {"f", 1, VersionState::kUnloaded, "", false},
+      {"g", 1, VersionState::kNew, "", false},
+  };
+  inference::RepositoryIndexResponse all;
+  FillRepositoryIndex(versions, false, &all);
+  std::vector<std::string> states;
+  for (const auto& line : all.models()) states.push_back(line.state());
+  EXPECT_THAT(states,
+              ElementsAre("READY", "LOADING", "UNAVAILABLE", "UNAVAILABLE",
+                          "UNLOADING", "UNAVAILABLE", "LOADING"));
+  EXPECT_EQ(all.models(1).reason(), "bucket 3 of 8");
+  EXPECT_EQ(all.models(2).version(), "2");
+  EXPECT_EQ(all.models(2).reason(), "bad? program");
+  EXPECT_EQ(all.models(3).version(), "");
+  EXPECT_EQ(all.models(5).reason(), "unloaded");
+
+  inference::RepositoryIndexResponse ready;
+  FillRepositoryIndex(versions, true, &ready);
+  ASSERT_EQ(ready.models_size(), 1);
+  EXPECT_EQ(ready.models(0).name(), "a");
+}
+
+}  // namespace
+}  // namespace stoker

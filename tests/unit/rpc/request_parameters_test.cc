@@ -1,0 +1,86 @@
+#include "rpc/request_parameters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace stoker {
+namespace {
+
+using inference::InferParameter;
+using ::testing::HasSubstr;
+
+absl::StatusOr<RequestParameters> Parse(
+    const std::string& name, const std::function<void(InferParameter&)>& set) {
+  ParameterMap parameters;
+  set(parameters[name]);
+  return ParseRequestParameters(parameters);
+}
+
+TEST(RequestParameters, Timeout) {
+  const auto micros = [](int64_t value) {
+    return Parse("timeout", [&](auto& p) { p.set_int64_param(value); });
+  };
+  EXPECT_EQ(micros(250)->timeout, absl::Microseconds(250));
+  EXPECT_EQ(micros(0)->timeout, absl::InfiniteDuration());
+  EXPECT_EQ(micros(-1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Parse("timeout", [](auto& p) { p.set_uint64_param(7); })->timeout,
+            absl::Microseconds(7));
+  EXPECT_EQ(Parse("timeout", [](auto& p) { p.set_uint64_param(UINT64_MAX); })
+                ->timeout,
+            absl::InfiniteDuration());
+  const absl::Status wrong =
+      Parse("timeout", [](auto& p) { p.set_string_param("250"); }).status();
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(wrong.message()),
+              HasSubstr("invalid value type for 'timeout' parameter"));
+  EXPECT_FALSE(Parse("timeout", [](auto&) {}).ok());
+}
+
+TEST(RequestParameters, PriorityIsACount) {
+  EXPECT_TRUE(Parse("priority", [](auto& p) { p.set_uint64_param(3); }).ok());
+  EXPECT_TRUE(Parse("priority", [](auto& p) { p.set_int64_param(3); }).ok());
+  EXPECT_FALSE(Parse("priority", [](auto& p) { p.set_int64_param(-3); }).ok());
+  EXPECT_FALSE(Parse("priority", [](auto& p) { p.set_bool_param(true); }).ok());
+}
+
+TEST(RequestParameters, ReservedNames) {
+  EXPECT_TRUE(Parse("triton_enable_empty_final_response", [](auto& p) {
+                p.set_bool_param(true);
+              }).ok());
+  EXPECT_EQ(Parse("triton_enable_empty_final_response",
+                  [](auto& p) { p.set_string_param("yes"); })
+                .status()
+                .code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      Parse("triton_", [](auto& p) { p.set_bool_param(true); }).status().code(),
+      absl::StatusCode::kInvalidArgument);
+}
+
+TEST(RequestParameters, OnlyRealSequencesAreRefused) {
+  EXPECT_TRUE(Parse("sequence_id", [](auto& p) { p.set_int64_param(0); }).ok());
+  EXPECT_TRUE(
+      Parse("sequence_id", [](auto& p) { p.set_string_param(""); }).ok());
+  EXPECT_TRUE(
+      Parse("sequence_start", [](auto& p) { p.set_bool_param(false); }).ok());
+  for (const char* name : {"sequence_start", "sequence_end"}) {
+    EXPECT_EQ(
+        Parse(name, [](auto& p) { p.set_bool_param(true); }).status().code(),
+        absl::StatusCode::kUnimplemented);
+  }
+  EXPECT_EQ(Parse("sequence_id", [](auto& p) { p.set_string_param("a"); })
+                .status()
+                .code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+TEST(RequestParameters, OthersAreIgnored) {
+  EXPECT_TRUE(
+      Parse("temperature", [](auto& p) { p.set_double_param(0.5); }).ok());
+  EXPECT_TRUE(Parse("", [](auto&) {}).ok());
+}
+
+}  // namespace
+}  // namespace stoker

@@ -1,0 +1,72 @@
+#include "rpc/status_mapping.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stoker {
+namespace {
+
+const std::vector<std::pair<absl::StatusCode, grpc::StatusCode>>& Codes() {
+  static const auto* const codes =
+      new std::vector<std::pair<absl::StatusCode, grpc::StatusCode>>{
+          {absl::StatusCode::kOk, grpc::StatusCode::OK},
+          {absl::StatusCode::kCancelled, grpc::StatusCode::CANCELLED},
+          {absl::StatusCode::kUnknown, grpc::StatusCode::UNKNOWN},
+          {absl::StatusCode::kInvalidArgument,
+           grpc::StatusCode::INVALID_ARGUMENT},
+          {absl::StatusCode::kDeadlineExceeded,
+           grpc::StatusCode::DEADLINE_EXCEEDED},
+          {absl::StatusCode::kNotFound, grpc::StatusCode::NOT_FOUND},
+          {absl::StatusCode::kAlreadyExists, grpc::StatusCode::ALREADY_EXISTS},
+          {absl::StatusCode::kPermissionDenied,
+           grpc::StatusCode::PERMISSION_DENIED},
+          {absl::StatusCode::kResourceExhausted,
+           grpc::StatusCode::RESOURCE_EXHAUSTED},
+          {absl::StatusCode::kFailedPrecondition,
+           grpc::StatusCode::FAILED_PRECONDITION},
+          {absl::StatusCode::kAborted, grpc::StatusCode::ABORTED},
+          {absl::StatusCode::kOutOfRange, grpc::StatusCode::OUT_OF_RANGE},
+          {absl::StatusCode::kUnimplemented, grpc::StatusCode::UNIMPLEMENTED},
+          {absl::StatusCode::kInternal, grpc::StatusCode::INTERNAL},
+          {absl::StatusCode::kUnavailable, grpc::StatusCode::UNAVAILABLE},
+          {absl::StatusCode::kDataLoss, grpc::StatusCode::DATA_LOSS},
+          {absl::StatusCode::kUnauthenticated,
+           grpc::StatusCode::UNAUTHENTICATED},
+      };
+  return *codes;
+}
+
+TEST(StatusMapping, EveryCode) {
+  std::set<std::string> names;
+  for (const auto& [code, expected] : Codes()) {
+    const grpc::Status status = ToGrpcStatus(absl::Status(code, "why"));
+    EXPECT_EQ(status.error_code(), expected);
+    EXPECT_EQ(status.error_message(),
+              code == absl::StatusCode::kOk ? "" : "why");
+    names.insert(std::string(OutcomeName(code)));
+  }
+  EXPECT_EQ(names.size(), Codes().size());
+  EXPECT_EQ(OutcomeName(absl::StatusCode::kInvalidArgument),
+            "invalid_argument");
+}
+
+TEST(StatusMapping, CodesThatNobodyKnowsAreUnknown) {
+  const auto strange = static_cast<absl::StatusCode>(1234);
+  EXPECT_EQ(ToGrpcStatus(absl::Status(strange, "?")).error_code(),
+            grpc::StatusCode::UNKNOWN);
+  EXPECT_EQ(OutcomeName(strange), "unknown");
+}
+
+TEST(StatusMapping, LongMessagesAreCut) {
+  const grpc::Status status =
+      ToGrpcStatus(absl::InternalError(std::string(100000, 'x')));
+  EXPECT_LT(status.error_message().size(), 4096u);
+  EXPECT_EQ(status.error_message().substr(0, 3), "xxx");
+}
+
+}  // namespace
+}  // namespace stoker
