@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "runner/program_check.h"
 
 namespace stoker {
 namespace {
@@ -166,9 +167,12 @@ absl::StatusOr<std::shared_ptr<const ProgramArchive>> ProgramArchive::Open(
     const std::string& pt2_path) {
   ASSIGN_OR_RETURN(auto zip, ZipArchive::Open(pt2_path));
   std::shared_ptr<ProgramArchive> archive(new ProgramArchive(std::move(zip)));
-  absl::Status status = archive->FindProgram();
+  absl::Status status = archive->ReadProgram();
   if (status.ok()) status = archive->ReadPayloads("weights");
   if (status.ok()) status = archive->ReadPayloads("constants");
+  if (status.ok()) {
+    status = CheckProgram(archive->program(), archive->tensors());
+  }
   if (!status.ok()) {
     return absl::Status(status.code(),
                         absl::StrCat(pt2_path, ": ", status.message()));
@@ -176,7 +180,7 @@ absl::StatusOr<std::shared_ptr<const ProgramArchive>> ProgramArchive::Open(
   return archive;
 }
 
-absl::Status ProgramArchive::FindProgram() {
+absl::Status ProgramArchive::ReadProgram() {
   for (const auto& [name, member] : zip_->members()) {
     absl::string_view rest = name;
     const size_t slash = rest.find('/');
@@ -202,9 +206,10 @@ absl::Status ProgramArchive::FindProgram() {
         "none");
   }
   ASSIGN_OR_RETURN(
-      program_json_,
+      const std::string_view text,
       zip_->ReadChecked(absl::StrCat(root_, "models/", model_name_, ".json"),
                         kMaxProgramBytes));
+  program_ = std::make_shared<const json>(json::parse(text, nullptr, false));
   return absl::OkStatus();
 }
 

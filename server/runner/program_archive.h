@@ -2,53 +2,22 @@
 // torch.
 //
 // The archive is untrusted: every size, stride and offset of the two payload
-// configurations is checked against the member that it points into, and pickled
-// payloads are refused. Nothing is copied; the bytes are views of the mapped
-// file.
+// configurations is checked against the member that it points into, pickled
+// payloads are refused, and the graph is held to CheckProgram. Nothing is
+// copied; the bytes are views of the mapped file.
 //
 // Immutable after Open; thread-safe.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/zip_archive.h"
 #include "nlohmann/json_fwd.hpp"
+#include "runner/stored_tensor.h"
 
 namespace stoker {
-
-// The element types of torch's export schema (its ScalarType).
-enum class StoredType : int {
-  kByte = 1,
-  kChar = 2,
-  kShort = 3,
-  kInt = 4,
-  kLong = 5,
-  kHalf = 6,
-  kFloat = 7,
-  kDouble = 8,
-  kComplexHalf = 9,
-  kComplexFloat = 10,
-  kComplexDouble = 11,
-  kBool = 12,
-  kBFloat16 = 13,
-  kUInt16 = 28,
-  kFloat8E4M3FN = 29,
-  kFloat8E5M2 = 30,
-};
-
-struct StoredTensor {
-  StoredType type = StoredType::kFloat;
-  std::vector<int64_t> sizes;
-  std::vector<int64_t> strides;     // in elements, not negative
-  const std::byte* data = nullptr;  // the first element, naturally aligned
-  bool is_parameter = false;
-};
 
 class ProgramArchive {
  public:
@@ -58,17 +27,16 @@ class ProgramArchive {
 
   // "model" unless the author chose another name.
   const std::string& model_name() const { return model_name_; }
-  // models/<model_name>.json: the graph.
-  std::string_view program_json() const { return program_json_; }
-  // Parameters, buffers and lifted constants by their qualified name. Tied
-  // weights appear under each of their names with the same `data`.
-  const std::map<std::string, StoredTensor, std::less<>>& tensors() const {
-    return tensors_;
-  }
+  // models/<model_name>.json, accepted by CheckProgram.
+  const nlohmann::json& program() const { return *program_; }
+  // Parameters, buffers and lifted constants.
+  const StoredTensors& tensors() const { return tensors_; }
+  // What the tensors' bytes are views of.
+  const std::shared_ptr<const ZipArchive>& zip() const { return zip_; }
 
  private:
   explicit ProgramArchive(std::shared_ptr<const ZipArchive> zip);
-  absl::Status FindProgram();
+  absl::Status ReadProgram();
   absl::Status ReadPayloads(const std::string& folder);
   absl::StatusOr<StoredTensor> ReadEntry(const std::string& place,
                                          const nlohmann::json& entry) const;
@@ -76,8 +44,8 @@ class ProgramArchive {
   const std::shared_ptr<const ZipArchive> zip_;
   std::string root_;  // the archive's only top folder, with a slash
   std::string model_name_;
-  std::string_view program_json_;
-  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  std::shared_ptr<const nlohmann::json> program_;
+  StoredTensors tensors_;
 };
 
 }  // namespace stoker

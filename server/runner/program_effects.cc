@@ -6,7 +6,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
@@ -129,18 +128,13 @@ void ReadDeclaredWrites(const json* signature, ProgramEffects& effects) {
 
 }  // namespace
 
-absl::StatusOr<ProgramEffects> ScanProgramEffects(
-    std::string_view program_json) {
-  const json program = json::parse(program_json, nullptr, false);
-  const json* module = Find(&program, "graph_module");
-  const json* nodes = Find(Find(module, "graph"), "nodes");
-  if (nodes == nullptr || !nodes->is_array()) {
-    return absl::InvalidArgumentError(
-        "expected graph_module.graph.nodes in the program's JSON, found none");
-  }
+ProgramEffects ScanProgramEffects(const json& program) {
   ProgramEffects effects;
+  const json* module = Find(&program, "graph_module");
   ReadDeclaredWrites(Find(module, "signature"), effects);
   Roots roots = OwnTensors(Find(module, "signature"));
+  const json* nodes = Find(Find(module, "graph"), "nodes");
+  if (nodes == nullptr || !nodes->is_array()) return effects;
   for (const json& node : *nodes) FollowNode(node, roots, effects);
   return effects;
 }

@@ -6,9 +6,8 @@
 
 #include <set>
 #include <string>
-#include <string_view>
 
-#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace stoker {
 
@@ -22,7 +21,6 @@ struct ProgramEffects {
 
 // Reads models/<name>.json and the registered operators' schemas.
 // INVALID_ARGUMENT when it isn't an exported program.
-absl::StatusOr<ProgramEffects> ScanProgramEffects(
-    std::string_view program_json);
+ProgramEffects ScanProgramEffects(const nlohmann::json& program);
 
 }  // namespace stoker

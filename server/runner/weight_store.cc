@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "runner/program_archive.h"
 #include "runner/torch_errors.h"
 
 namespace stoker {
@@ -58,21 +59,20 @@ at::Tensor ViewOf(const StoredTensor& stored) {
 }  // namespace
 
 WeightStore::WeightStore(std::string path,
-                         std::shared_ptr<const ProgramArchive> archive,
+                         std::shared_ptr<const ZipArchive> mapping,
                          ProgramEffects effects)
     : path_(std::move(path)),
-      archive_(std::move(archive)),
+      mapping_(std::move(mapping)),
       effects_(std::move(effects)) {}
 
 absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
     const std::string& pt2_path) {
-  ASSIGN_OR_RETURN(auto archive, ProgramArchive::Open(pt2_path));
-  ASSIGN_OR_RETURN(auto effects, ScanProgramEffects(archive->program_json()));
-  std::shared_ptr<WeightStore> store(
-      new WeightStore(pt2_path, std::move(archive), std::move(effects)));
+  ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  std::shared_ptr<WeightStore> store(new WeightStore(
+      pt2_path, archive->zip(), ScanProgramEffects(archive->program())));
   try {
     const c10::InferenceMode mode;
-    for (const auto& [name, stored] : store->archive_->tensors()) {
+    for (const auto& [name, stored] : archive->tensors()) {
       store->tensors_.emplace(name, ViewOf(stored));
     }
   } catch (...) {

@@ -14,8 +14,8 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
+#include "base/zip_archive.h"
 #include "runner/executable_loader.h"
-#include "runner/program_archive.h"
 #include "runner/program_effects.h"
 
 namespace stoker {
@@ -34,11 +34,11 @@ class WeightStore {
   const std::string& path() const { return path_; }
 
  private:
-  WeightStore(std::string path, std::shared_ptr<const ProgramArchive> archive,
+  WeightStore(std::string path, std::shared_ptr<const ZipArchive> mapping,
               ProgramEffects effects);
 
   const std::string path_;
-  const std::shared_ptr<const ProgramArchive> archive_;
+  const std::shared_ptr<const ZipArchive> mapping_;
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
 };
