@@ -53,9 +53,12 @@ class ModelRepository {
 // The two readers behind it, for tests and tools.
 //
 // Reads inputs, outputs, dimensions and digests from an exported program.
-// Refuses (INVALID_ARGUMENT) pickled weights or constants, custom objects,
-// inputs that are not tensors, mutated inputs or buffers, dtypes the protocol
-// does not have.
+// NOT_FOUND without the file. INVALID_ARGUMENT, with path and place inside, for
+// malformed archives and for what can't be served: pickled weights or
+// constants, custom objects, compiled code, inputs that are not tensors, inputs
+// exported with strides that are not contiguous or with a size that is an
+// expression (2 * batch), mutated inputs or buffers, dtypes the protocol does
+// not have.
 absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path);
 
 // Applies model.yaml's text over what the program says and fills the defaults
