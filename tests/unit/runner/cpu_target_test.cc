@@ -1,0 +1,57 @@
+// The instruction sets that this host is said to run.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "runner/executable_loader.h"
+
+namespace stoker {
+namespace {
+
+// The flags that Linux lists for the first processor.
+std::string KernelFlags() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.starts_with("flags")) return line + " ";
+  }
+  return "";
+}
+
+bool Lists(const std::string& flags, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (flags.find(std::string(" ") + name + " ") == std::string::npos) {
+      return false;
+    }
+  }
+  return true;
+}
+
+TEST(CpuTargetTest, AgreesWithTheKernel) {
+  const std::string flags = KernelFlags();
+  ASSERT_FALSE(flags.empty());
+  const bool v3 =
+      Lists(flags, {"avx2", "fma", "bmi1", "bmi2", "f16c", "movbe", "abm"});
+  const bool v4 = v3 && Lists(flags, {"avx512f", "avx512bw", "avx512cd",
+                                      "avx512dq", "avx512vl"});
+  const CpuTarget target = HostCpuTarget();
+  EXPECT_EQ(target.march, v4 ? "x86-64-v4" : v3 ? "x86-64-v3" : "x86-64-v2");
+  EXPECT_EQ(target.simdlen, v4 ? 512 : v3 ? 256 : 0);
+  EXPECT_EQ(HostRuns("x86-64-v4"), v4);
+  EXPECT_EQ(HostRuns("x86-64-v3"), v3);
+}
+
+TEST(CpuTargetTest, RunsItsOwnTargetAndAllBelow) {
+  EXPECT_TRUE(HostRuns(HostCpuTarget().march));
+  EXPECT_TRUE(HostRuns("x86-64-v2"));
+  EXPECT_TRUE(HostRuns("x86-64"));
+}
+
+TEST(CpuTargetTest, DoesNotRunWhatItDoesNotKnow) {
+  for (const char* march : {"", "native", "x86-64-v5", "armv8-a", "X86-64"}) {
+    EXPECT_FALSE(HostRuns(march)) << march;
+  }
+}
+
+}  // namespace
+}  // namespace stoker
