@@ -20,8 +20,8 @@ UNKNOWN: Range = (None, None)
 
 # Operators whose result holds nothing but elements of their first operand.
 SAME_VALUES = frozenset(
-    "alias clone contiguous detach diagonal expand flip lift_fresh_copy permute repeat reshape roll select "
-    "slice split split_with_sizes squeeze t transpose unbind unfold unsqueeze view _reshape_alias "
+    "alias clone contiguous detach diagonal expand flip lift_fresh_copy permute repeat reshape roll "
+    "select slice split split_with_sizes squeeze t transpose unbind unfold unsqueeze view _reshape_alias "
     "_unsafe_view gather index index_select embedding take sort cummax cummin amax amin".split()
 )
 # Results that are positions along a dimension: operator → index of that result, None for the only one.
@@ -236,7 +236,7 @@ def _add(bounds: Bounds, node: Node) -> Range:
     a, b = bounds.of(node.args[0]), bounds.of(node.args[1])
     if node.kwargs.get("alpha", 1) != 1:
         return UNKNOWN
-    return _small(tuple(None if x is None or y is None else x + y for x, y in zip(a, b)))
+    return _small(tuple(None if x is None or y is None else x + y for x, y in zip(a, b, strict=True)))
 
 
 def _sub(bounds: Bounds, node: Node) -> Range:

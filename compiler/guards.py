@@ -17,117 +17,18 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compiler.bounds import Bounds, at_most, operator_name, value, within
+from compiler.guard_rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED, IndexRule
 from compiler.refused import Refused
 from compiler.rows import Rows
 
 if TYPE_CHECKING:
-    import torch
-    from torch.fx import Graph, GraphModule, Node
+    from torch.fx import GraphModule, Node
 
 LAST_BIT = 62  # of a positive int64; shared by all guards from there on
-
-
-@dataclass(frozen=True)
-class IndexRule:
-    """Where an operator's index is and what it may be."""
-
-    position: int  # of the index among the arguments
-    size: Callable[[Node], tuple[Any, int | None]]  # (tensor node, dimension); no dimension: all elements
-    wraps: bool = False  # -1 means the last
-    writes: bool = False
-    row_local: bool = False  # a write that stays in the row that its index belongs to
-
-
-def _along(node: Node) -> tuple[Any, int | None]:
-    return node.args[0], node.args[1]  # type: ignore[return-value]
-
-
-def _first(node: Node) -> tuple[Any, int | None]:
-    return node.args[0], 0
-
-
-def _elements(node: Node) -> tuple[Any, int | None]:
-    return node.args[0], None
-
-
-INDEX_RULES: dict[str, IndexRule] = {
-    "embedding": IndexRule(1, _first),
-    "gather": IndexRule(2, _along),
-    "index_select": IndexRule(2, _along),
-    "take": IndexRule(1, _elements, wraps=True),
-    "put": IndexRule(1, _elements, wraps=True, writes=True),
-    "index_add": IndexRule(2, _along, writes=True),
-    "index_copy": IndexRule(2, _along, writes=True),
-    "index_reduce": IndexRule(2, _along, writes=True),
-    "index_fill": IndexRule(2, _along, wraps=True, writes=True),
-    "scatter": IndexRule(2, _along, writes=True, row_local=True),
-    "scatter_add": IndexRule(2, _along, writes=True, row_local=True),
-    "scatter_reduce": IndexRule(2, _along, writes=True, row_local=True),
-}
-# Operators with one index tensor per dimension, None where a dimension is taken whole.
-INDEX_LISTS = {"index": False, "index_put": True, "_unsafe_index": False, "_unsafe_index_put": True}
-DIVISIONS = frozenset("div floor_divide remainder fmod".split())
-# Rewritten before anything else, because what eager checks is lost once they are decomposed.
-PRESERVED = frozenset(
-    "index_select index_add index_copy index_fill index_reduce _unsafe_index_put take put one_hot max_unpool2d "
-    "max_unpool3d floor_divide lcm masked_scatter binary_cross_entropy".split()
-)
-# Operators that look up or divide by values, with no rule here that would make them safe.
-UNGUARDED = frozenset(
-    "_ctc_loss ctc_loss bincount embedding_renorm segment_reduce fractional_max_pool2d fractional_max_pool3d "
-    "_unsafe_masked_index_put_accumulate resize set_ as_strided_scatter _embedding_bag_backward".split()
-)
-# Composite operators that decompose into arithmetic only: a program of these and of basic operators
-# needs no decomposing before it is guarded, which saves a third of a small model's compile.
-PLAIN = frozenset(
-    "linear matmul bmm addmm mm baddbmm layer_norm native_layer_norm rms_norm group_norm native_group_norm "
-    "batch_norm _native_batch_norm_legit_no_training gelu silu relu relu6 leaky_relu elu selu celu mish softplus "
-    "hardtanh hardswish hardsigmoid sigmoid log_sigmoid tanh softmax log_softmax _softmax _log_softmax dropout "
-    "feature_dropout alpha_dropout scaled_dot_product_attention conv1d conv2d conv3d convolution "
-    "_convolution reshape view flatten unflatten transpose permute t numpy_T mT movedim expand expand_as unsqueeze "
-    "squeeze contiguous to type_as arange full full_like zeros zeros_like ones ones_like new_full new_zeros "
-    "new_ones empty_like linalg_vector_norm norm clamp clip clamp_min clamp_max add sub rsub mul multiply subtract "
-    "neg negative abs square pow rsqrt sqrt exp log log1p expm1 sin cos tan erf sum mean var std amax amin max min "
-    "maximum minimum cumsum where masked_fill eq ne lt le gt ge __and__ __or__ __xor__ logical_and logical_or "
-    "logical_not bitwise_and bitwise_or bitwise_not cat concat concatenate stack chunk split split_with_sizes "
-    "unbind narrow slice select detach clone alias lift_fresh_copy lift_fresh_copy tril triu addcmul lerp "
-    "threshold glu prod any all isnan isinf isfinite nan_to_num true_divide avg_pool2d max_pool2d "
-    "max_pool2d_with_indices _assert_tensor_metadata mse_loss l1_loss sym_size sym_numel sym_stride".split()
-)
-
-
-def decompositions() -> dict[Any, Any]:
-    """The table to decompose a program with, when it must be, before its operators are guarded:
-    Inductor's own, so that nothing that it makes of an operator goes unseen."""
-    from torch._inductor.decomposition import select_decomp_table
-
-    table = dict(select_decomp_table())
-    return {op: rule for op, rule in table.items() if operator_name(op) not in PRESERVED}
-
-
-def needs_decomposing(graph: Graph) -> bool:
-    """Whether operators with indices or divisions may hide in composite ones."""
-    import torch
-
-    table = decompositions()
-    for node in graph.nodes:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-            continue
-        if node.target._schema.is_mutable:
-            return True
-        if operator_name(node.target) in PLAIN | PRESERVED:
-            continue
-        composite = torch._C._dispatch_has_kernel_for_dispatch_key(
-            node.target.name(), "CompositeImplicitAutograd"
-        )
-        if node.target in table or composite:
-            return True
-    return False
 
 
 def insert(module: GraphModule, names: list[str], sizes: dict[str, int]) -> list[dict[str, Any]]:
@@ -237,14 +138,18 @@ class _Inserter:
     def _guard_searchsorted(self, node: Node) -> None:
         if (sorter := node.kwargs.get("sorter")) is not None:
             tensor = node.args[0]
-            node.update_kwarg("sorter", self._clamp(node, sorter, (tensor, value(tensor).dim() - 1), False, True))
+            node.update_kwarg(
+                "sorter", self._clamp(node, sorter, (tensor, value(tensor).dim() - 1), False, True)
+            )
 
     def _guard_count(self, node: Node, position: int, count: Any) -> None:
         if not isinstance(count, int) or count < 1:
             raise Refused(f"{node.target} ({node.name}): expected a fixed number of classes, got {count}")
         node.update_arg(position, self._clamp(node, node.args[position], (count, None), False, True))
 
-    def _clamp(self, node: Node, index: Any, extent: tuple[Any, int | None], wraps: bool, local: bool) -> Node:
+    def _clamp(
+        self, node: Node, index: Any, extent: tuple[Any, int | None], wraps: bool, local: bool
+    ) -> Node:
         """The index brought into range; a guard tells where it was not."""
         tensor, dim = extent
         size = self._extent(tensor, dim)
@@ -255,7 +160,13 @@ class _Inserter:
         key = (index, str(size), wraps, local)
         if key not in self._clamped:
             last = size - 1 if isinstance(size, int) else self._symbolic_last(tensor, dim)
-            first = 0 if not wraps else -size if isinstance(size, int) else self._emit(operator.neg, self._count(tensor, dim))
+            first = (
+                0
+                if not wraps
+                else -size
+                if isinstance(size, int)
+                else self._emit(operator.neg, self._count(tensor, dim))
+            )
             ops = _aten()
             self._clamped[key] = safe = self._emit(ops.clamp.default, index, first, last)
             shown = self._shown(size, dim)
@@ -275,7 +186,11 @@ class _Inserter:
     def _count(self, tensor: Node, dim: int | None) -> Node:
         """The extent as a node, where it is symbolic."""
         ops = _aten()
-        return self._emit(ops.sym_numel.default, tensor) if dim is None else self._emit(ops.sym_size.int, tensor, dim)
+        return (
+            self._emit(ops.sym_numel.default, tensor)
+            if dim is None
+            else self._emit(ops.sym_size.int, tensor, dim)
+        )
 
     def _symbolic_last(self, tensor: Node, dim: int | None) -> Node:
         return self._emit(operator.sub, self._count(tensor, dim), 1)
@@ -283,7 +198,9 @@ class _Inserter:
     def _shown(self, size: Any, dim: int | None) -> str:
         if not isinstance(size, int):
             expression = size.node.expr
-            known = expression.subs({s: self._sizes[str(s)] for s in expression.free_symbols if str(s) in self._sizes})
+            known = expression.subs(
+                {s: self._sizes[str(s)] for s in expression.free_symbols if str(s) in self._sizes}
+            )
             if not known.is_Integer:
                 return "the number of elements" if dim is None else f"the size of dimension {dim}"
             size = int(known)
@@ -307,7 +224,9 @@ class _Inserter:
         begun = self._emit(ops.masked_fill.Scalar, inside, self._emit(ops.eq.Scalar, places, 0), 0)
         safe = self._emit(operator.getitem, self._emit(ops.cummax.default, begun, 0), 0)
         failed = self._emit(ops.ne.Tensor, safe, offsets)
-        self._add(node, offsets, failed, "offsets must begin with 0, not decrease and not pass the indices", False)
+        self._add(
+            node, offsets, failed, "offsets must begin with 0, not decrease and not pass the indices", False
+        )
         node.update_arg(2, safe)
 
     _guard_embedding_bag_forward_only = _guard_embedding_bag
@@ -396,7 +315,11 @@ class _Inserter:
     def _guard_binary_cross_entropy(self, node: Node) -> None:
         ops = _aten()
         for operand in node.args[:2]:
-            inside = self._emit(ops.bitwise_and.Tensor, self._emit(ops.ge.Scalar, operand, 0), self._emit(ops.le.Scalar, operand, 1))
+            inside = self._emit(
+                ops.bitwise_and.Tensor,
+                self._emit(ops.ge.Scalar, operand, 0),
+                self._emit(ops.le.Scalar, operand, 1),
+            )
             failed = self._emit(ops.logical_not.default, inside)
             self._add(node, operand, failed, "expected values between 0 and 1", True)  # type: ignore[arg-type]
 
@@ -413,10 +336,24 @@ class _Inserter:
 
     _guard_functional_assert_async = _guard_assert_async
 
-    def _guard_linalg_check_errors(self, node: Node) -> None:
-        info, api = node.args[:2]
+    def _guard_linalg_inv(self, node: Node) -> None:
+        self._check_info(node, _aten().linalg_inv_ex.default)
+
+    _guard_inverse = _guard_linalg_inv
+
+    def _guard_linalg_solve(self, node: Node) -> None:
+        self._check_info(node, _aten().linalg_solve_ex.default)
+
+    def _guard_linalg_cholesky(self, node: Node) -> None:
+        self._check_info(node, _aten().linalg_cholesky_ex.default)
+
+    def _check_info(self, node: Node, extended: Any) -> None:
+        """Takes the form that returns LAPACK's verdict; the check that raises on it would be dropped."""
+        both = self._emit(extended, *node.args, **node.kwargs)
+        info = self._emit(operator.getitem, both, 1)
         failed = self._emit(_aten().ne.Scalar, info, 0)
-        self._add(node, info, failed, f"{api}: the matrix is singular or did not converge", True)  # type: ignore[arg-type]
+        self._add(node, info, failed, "the matrix is singular or not positive definite", True)
+        node.replace_all_uses_with(self._emit(operator.getitem, both, 0))
         self._graph.erase_node(node)
 
     # Validity
@@ -487,7 +424,11 @@ class _Inserter:
         pending = [operand]
         while pending:
             node = pending.pop()
-            if node in seen or not hasattr(value(node), "shape") and not isinstance(value(node), (tuple, list)):
+            if (
+                node in seen
+                or not hasattr(value(node), "shape")
+                and not isinstance(value(node), (tuple, list))
+            ):
                 continue  # sizes are no values
             seen.add(node)
             if node.op == "placeholder":

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compiler.bounds import Bounds, at_most, operator_name, value, within
-from compiler.guards import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED
+from compiler.guard_rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED
 from compiler.refused import Refused
 
 if TYPE_CHECKING:
@@ -19,9 +19,15 @@ if TYPE_CHECKING:
 # Operators, by their functional names, whose code looks up elements by the values of a tensor.
 LOOKUPS = frozenset({*INDEX_RULES, *INDEX_LISTS, "_unsafe_masked_index"})
 # Their index is computed where no bounds can be read from it, and comes from guarded operands.
-TRUSTED_LOOKUPS = frozenset("masked_scatter searchsorted bucketize _embedding_bag _embedding_bag_forward_only".split())
-RANDOM = frozenset("inductor_seed inductor_seeds inductor_random inductor_randint inductor_lookup_seed".split())
-THROUGH = frozenset("convert_element_type _to_copy view reshape expand unsqueeze squeeze clone permute".split())
+TRUSTED_LOOKUPS = frozenset(
+    "masked_scatter searchsorted bucketize _embedding_bag _embedding_bag_forward_only".split()
+)
+RANDOM = frozenset(
+    "inductor_seed inductor_seeds inductor_random inductor_randint inductor_lookup_seed".split()
+)
+THROUGH = frozenset(
+    "convert_element_type _to_copy view reshape expand unsqueeze squeeze clone permute".split()
+)
 
 
 def functional_name(target: Any) -> str:
@@ -96,7 +102,9 @@ def _prove_lookup(bounds: Bounds, node: Node, name: str) -> None:
 def _prove_index(bounds: Bounds, node: Node, index: Any, size: Any, wraps: bool) -> None:
     found = bounds.of(index)
     if not within(found, -size if wraps else 0, size - 1):
-        raise Refused(f"{node.target} ({node.name}): index {index} in {found} was not proved to be below {size}")
+        raise Refused(
+            f"{node.target} ({node.name}): index {index} in {found} was not proved to be below {size}"
+        )
 
 
 def _is_mask(index: Node) -> bool:
@@ -135,9 +143,8 @@ def _is_one(node: Any) -> bool:
     while isinstance(node, torch.fx.Node) and functional_name(node.target) in THROUGH:
         node = node.args[0]
     if isinstance(node, torch.fx.Node):
-        node = node.args[-1] if functional_name(node.target) == "full" else None
-        node = node if not isinstance(node, torch.fx.Node) else None
-        return node == 1
+        fills = functional_name(node.target) in ("full", "scalar_tensor")
+        return fills and not isinstance(node.args[-1], torch.fx.Node) and node.args[-1] == 1
     return node == 1
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 RESHAPES = frozenset("view reshape _unsafe_view _reshape_alias flatten".split())
 # Operators that keep every element in its place.
 IN_PLACE = frozenset(
-    "clone contiguous alias detach to _to_copy convert_element_type lift_fresh_copy add sub mul neg abs clamp "
-    "clamp_min clamp_max masked_fill where bitwise_and bitwise_or bitwise_not logical_not".split()
+    "clone contiguous alias detach to _to_copy convert_element_type lift_fresh_copy add sub mul neg abs "
+    "clamp clamp_min clamp_max masked_fill where bitwise_and bitwise_or bitwise_not logical_not".split()
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler import guards
+from compiler import guard_rules, guards
 from compiler.refused import Refused
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 # Operators that only look at or rearrange their first operand: what they return may share its memory.
 VIEWS = frozenset(
-    "alias as_strided detach diagonal expand permute real imag select slice split split_with_sizes squeeze "
-    "t transpose unbind unfold unsqueeze view view_as_complex view_as_real _reshape_alias".split()
+    "alias as_strided detach diagonal expand permute real imag select slice split split_with_sizes "
+    "squeeze t transpose unbind unfold unsqueeze view view_as_complex view_as_real _reshape_alias".split()
 )
 
 
@@ -47,11 +47,11 @@ def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
     _check_effects(program)
     constants = frozenset(program.state_dict) | frozenset(program.constants)
     names = input_names(program)
-    if guards.needs_decomposing(program.graph):
-        program = program.run_decompositions(guards.decompositions())
+    if guard_rules.needs_decomposing(program.graph):
+        program = program.run_decompositions(guard_rules.decompositions())
     module = program.module(check_guards=False)
     _flatten(module)
-    _inline_scalars(module, constants)
+    _bind_constants(module, constants)
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
@@ -131,34 +131,42 @@ def _output_node(module: torch.fx.GraphModule) -> torch.fx.Node:
     return next(iter(reversed(module.graph.nodes)))
 
 
-def _inline_scalars(module: torch.fx.GraphModule, constants: frozenset[str]) -> None:
-    """Rebuilds the one-element constants that decomposing added in the graph.
-
-    The artifact is given the program's own constants only.
-    """
+def _bind_constants(module: torch.fx.GraphModule, constants: frozenset[str]) -> None:
+    """Makes buffers of the program's constants, which keep their name through Inductor, and rebuilds
+    in the graph the one-element constants that decomposing added, which can't be bound."""
     import torch
 
+    known = {name for name, _ in [*module.named_parameters(), *module.named_buffers()]}
     for node in list(module.graph.nodes):
-        if node.op != "get_attr" or node.target in constants:
+        if node.op != "get_attr" or node.target in known:
             continue
-        value = _attribute(module, node.target)
-        if not isinstance(value, torch.Tensor) or value.numel() != 1:
+        *path, name = node.target.split(".")
+        owner = module.get_submodule(".".join(path))
+        value = getattr(owner, name)
+        if not isinstance(value, torch.Tensor):
+            raise Refused(f"the program's constant {node.target} is not a tensor")
+        if node.target in constants:
+            delattr(owner, name)
+            owner.register_buffer(name, value, persistent=False)
+            known.add(node.target)
+        elif value.numel() == 1:
+            _inline(module, node, value)
+        else:
             raise Refused(f"decomposing the program made the constant {node.target}, which can't be bound")
-        with module.graph.inserting_before(node):
-            full = module.graph.call_function(
-                torch.ops.aten.full.default,
-                (list(value.shape), value.item()),
-                {"dtype": value.dtype, "device": value.device},
-            )
-        full.meta = dict(node.meta)
-        node.replace_all_uses_with(full)
-        module.graph.erase_node(node)
 
 
-def _attribute(module: torch.nn.Module, name: str) -> Any:
-    for part in name.split("."):
-        module = getattr(module, part)
-    return module
+def _inline(module: torch.fx.GraphModule, node: torch.fx.Node, value: torch.Tensor) -> None:
+    import torch
+
+    with module.graph.inserting_before(node):
+        full = module.graph.call_function(
+            torch.ops.aten.full.default,
+            (list(value.shape), value.item()),
+            {"dtype": value.dtype, "device": value.device},
+        )
+    full.meta = dict(node.meta)
+    node.replace_all_uses_with(full)
+    module.graph.erase_node(node)
 
 
 def _own_outputs(module: torch.fx.GraphModule) -> None:
@@ -199,7 +207,7 @@ def _bucket_inputs(
     mode = FakeTensorMode(allow_non_fake_inputs=True) if static or not values else values[0].fake_mode
     fakes = []
     with mode:
-        for node, value, shape in zip(placeholders, values, shapes):
+        for node, value, shape in zip(placeholders, values, shapes, strict=True):
             fakes.append(torch.empty(shape, dtype=value.dtype, device=value.device))
             node.meta = {"val": fakes[-1]}
     return fakes

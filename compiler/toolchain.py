@@ -109,7 +109,9 @@ def check_needed(library: Path) -> None:
     needed = needed_libraries(library)
     if "libtorch_cpu.so" not in needed:
         raise RuntimeError(f"{library.name}: expected it to need libtorch_cpu.so, got {sorted(needed)}")
-    foreign = {n for n in needed if re.match(r"libtorch\.so|libtorch_(cuda|python)|libc10_cuda|libcuda|libcudart", n)}
+    foreign = {
+        n for n in needed if re.match(r"libtorch\.so|libtorch_(cuda|python)|libc10_cuda|libcuda|libcudart", n)
+    }
     if foreign:
         raise RuntimeError(f"{library.name}: needs {sorted(foreign)}, which a CPU server has no use for")
 

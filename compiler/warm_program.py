@@ -29,11 +29,6 @@ def save(path: Path) -> dict[str, int]:
     tokens = torch.zeros(2, 4, dtype=torch.long)
     shape = {0: Dim("batch", min=1, max=64), 1: Dim("tokens", min=1, max=64)}
     program = torch.export.export(Block().eval(), (tokens, tokens), dynamic_shapes=(shape, shape))
-    batch, length = (str(size) for size in program.graph_signature and _symbols(program))
     torch.export.save(program, path)
-    return {batch: 2, length: 8}
-
-
-def _symbols(program: object) -> tuple[object, object]:
-    (first, *_) = [n for n in program.graph.nodes if n.name == "tokens"]  # type: ignore[attr-defined]
-    return tuple(first.meta["val"].shape)
+    batch, length = next(n for n in program.graph.nodes if n.name == "tokens").meta["val"].shape
+    return {str(batch): 2, str(length): 8}

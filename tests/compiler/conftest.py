@@ -1,0 +1,94 @@
+"""What the tests of the compiler share: a scratch folder, and artifacts compiled in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from compiler import toolchain  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Inductor's caches: kept between runs where STOKER_TEST_SCRATCH names a folder."""
+    named = os.environ.get("STOKER_TEST_SCRATCH")
+    folder = Path(named).resolve() if named else tmp_path_factory.mktemp("scratch")
+    toolchain.prepare_environment(folder)
+    return folder
+
+
+@dataclass
+class Artifact:
+    """A compiled program and where it lies."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    program: Path
+
+    def run(self, batches: list[list[Any]]) -> list[list[Any]]:
+        """Runs the artifact on each list of inputs, in a process of its own: one that died is a
+        failed test, not the end of all tests."""
+        import torch
+
+        torch.save(batches, self.folder.parent / "inputs.pt")
+        command = [sys.executable, "-m", "tests.compiler.run_artifact", str(self.folder), str(self.program)]
+        ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert ended.returncode == 0, f"the process ended with {ended.returncode}: {ended.stderr[-2000:]}"
+        return torch.load(self.folder.parent / "outputs.pt")
+
+
+class Compiler:
+    """Compiles in this process, for speed: the worker would fork."""
+
+    def __init__(self, scratch: Path, folder: Path) -> None:
+        self._scratch = scratch
+        self._folder = folder
+        self._count = 0
+
+    def save(self, program: Any) -> Path:
+        """Writes an exported program to a file."""
+        import torch
+
+        self._count += 1
+        path = self._folder / f"program{self._count}.pt2"
+        torch.export.save(program, path)
+        return path
+
+    def request(self, program: Path, sizes: dict[str, int]) -> dict[str, Any]:
+        """A request as stokerd would send it."""
+        self._count += 1
+        stage = self._folder / f"job{self._count}" / "stage"
+        stage.mkdir(parents=True)
+        march, simdlen = toolchain.host_target()
+        return {
+            "op": "compile", "id": self._count, "key": f"{self._count:064x}", "factors": {"graph": "g"},
+            "model": "test:1", "bucket": "small", "program": str(program), "sizes": sizes, "threads": 2,
+            "march": march, "simdlen": simdlen, "stage": str(stage), "scratch": str(self._scratch),
+            "timeout_seconds": 600, "memory_bytes": 8 << 30,
+        }  # fmt: skip
+
+    def compile(self, program: Path, sizes: dict[str, int]) -> Artifact:
+        """Compiles a bucket of the program; exceptions come through."""
+        from compiler.job import Job, run_job
+
+        job = Job.parse(self.request(program, sizes))
+        run_job(job, lambda phase: None)
+        return Artifact(job.stage, json.loads((job.stage / "manifest.json").read_text()), program)
+
+
+@pytest.fixture(scope="session")
+def compiler(scratch: Path, tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    import torch
+
+    torch.set_num_threads(1)
+    return Compiler(scratch, tmp_path_factory.mktemp("artifacts"))

@@ -1,0 +1,251 @@
+"""The worker process, driven over its pipes as stokerd drives it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from compiler import protocol
+from compiler.manifest import file_record
+from tests.compiler.conftest import ROOT, Compiler
+
+pytestmark = pytest.mark.slow
+
+
+class Worker:
+    """A running worker; `events` are read one line at a time."""
+
+    def __init__(self, scratch: Path) -> None:
+        receive, send = os.pipe()
+        command = [
+            sys.executable,
+            "-m",
+            "compiler.worker",
+            "--reply-fd",
+            str(send),
+            "--scratch",
+            str(scratch),
+        ]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[send])
+        os.close(send)
+        self.replies = os.fdopen(receive)
+        self.ready = self.event()
+
+    def event(self) -> dict[str, Any]:
+        line = self.replies.readline()
+        assert line, f"the worker closed its replies, status {self.process.poll()}"
+        return json.loads(line)
+
+    def send(self, *messages: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"".join(protocol.encode(message) for message in messages))
+        self.process.stdin.flush()
+
+    def outcome(self, job_id: int) -> dict[str, Any]:
+        """The reply that ends the job."""
+        while (event := self.event())["event"] == "phase" or event["id"] != job_id:
+            assert event["phase"] in protocol.PHASES
+        return event
+
+    def await_phase(self, job_id: int) -> None:
+        while (event := self.event()) != {"event": "phase", "id": job_id, "phase": "load"}:
+            assert event["event"] == "phase", event
+
+    def children(self) -> list[int]:
+        """The processes that it forked."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError, ValueError):
+                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+                if int(fields[1]) == self.process.pid:
+                    found.append(int(entry.name))
+        return found
+
+    def close(self) -> int:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        status = self.process.wait(60)
+        self.replies.close()
+        return status
+
+
+@pytest.fixture(scope="module")
+def worker(scratch: Path) -> Iterator[Worker]:
+    worker = Worker(scratch)
+    yield worker
+    assert worker.close() == 0
+
+
+@pytest.fixture(scope="module")
+def program(compiler: Compiler) -> tuple[Path, str]:
+    """A small program and the symbol of its batch."""
+    net = torch.nn.Sequential(torch.nn.Embedding(10, 4), torch.nn.Linear(4, 3)).eval()
+    batch = torch.export.Dim("batch", min=1, max=64)
+    exported = torch.export.export(net, (torch.zeros(2, 5, dtype=torch.int64),), dynamic_shapes=({0: batch},))
+    (symbol,) = map(str, exported.range_constraints)
+    return compiler.save(exported), symbol
+
+
+@pytest.fixture
+def request_of(compiler: Compiler, program: tuple[Path, str]) -> Any:
+    path, symbol = program
+    return lambda **changes: {**compiler.request(path, {symbol: 4}), **changes}
+
+
+def test_ready_comes_first(worker: Worker) -> None:
+    assert worker.ready["event"] == "ready"
+    assert worker.ready["pid"] == worker.process.pid
+    assert worker.ready["torch"] == torch.__version__
+
+
+def test_a_job_goes_through_its_phases_to_a_complete_artifact(worker: Worker, request_of: Any) -> None:
+    request = request_of()
+    worker.send(request)
+    events = []
+    while not events or events[-1]["event"] == "phase":
+        events.append(worker.event())
+    assert [event["phase"] for event in events[:-1]] == list(protocol.PHASES)
+    done = events[-1]
+    assert done["event"] == "done" and done["id"] == request["id"]
+    assert list(done["phases"]) == list(protocol.PHASES)
+
+    stage = Path(request["stage"])
+    manifest = json.loads((stage / "manifest.json").read_text())
+    assert {path.name for path in stage.iterdir()} == {*manifest["files"], "manifest.json"}
+    for name, record in manifest["files"].items():
+        assert record == file_record(stage / name)
+    assert manifest["schema"] == 1
+    assert manifest["key"] == request["key"] and manifest["factors"] == request["factors"]
+    assert manifest["inputs"] == [{"name": "input", "dtype": "int64", "shape": [4, 5]}]
+    assert (manifest["outputs"], manifest["validity_output"]) == (1, 1)
+    assert sorted(manifest["constants"]) == ["0.weight", "1.bias", "1.weight"]
+    (guard,) = manifest["guards"]
+    assert guard == {
+        "bit": 0, "operator": "aten.embedding.default", "input": "input",
+        "message": "index out of range, expected 0 <= index < 10",
+    }  # fmt: skip
+    assert manifest["toolchain"]["torch"] == torch.__version__
+    assert manifest["peak_rss_bytes"] > 1 << 20
+
+
+def test_jobs_run_at_once_and_keep_their_answers_apart(worker: Worker, request_of: Any) -> None:
+    good, bad = request_of(), request_of(program="/nonexistent.pt2")
+    worker.send(good, bad)
+    outcomes = {}
+    while len(outcomes) < 2:
+        event = worker.event()
+        if event["event"] != "phase":
+            outcomes[event["id"]] = event
+    assert outcomes[good["id"]]["event"] == "done"
+    failed = outcomes[bad["id"]]
+    assert failed["kind"] == "error" and "/nonexistent.pt2" in failed["message"]
+
+
+def test_a_program_that_can_not_be_made_safe_is_refused(worker: Worker, compiler: Compiler) -> None:
+    class Noisy(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.rand_like(x)
+
+    path = compiler.save(torch.export.export(Noisy(), (torch.zeros(2),)))
+    request = compiler.request(path, {})
+    worker.send(request)
+    failed = worker.outcome(request["id"])
+    assert failed["kind"] == "refused" and "random" in failed["message"]
+    assert not list(Path(request["stage"]).iterdir())
+
+
+def test_an_error_ends_with_the_log(worker: Worker, request_of: Any, tmp_path: Path) -> None:
+    (tmp_path / "broken.pt2").write_bytes(b"no archive at all")
+    request = request_of(program=str(tmp_path / "broken.pt2"))
+    worker.send(request)
+    failed = worker.outcome(request["id"])
+    assert failed["kind"] == "error"
+    assert "broken.pt2" in failed["message"].splitlines()[0]
+    assert "Traceback" in failed["message"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"threads": 0}, "threads: expected at least 1"),
+        ({"march": "x86-64; rm"}, "march: expected a name"),
+        ({"march": "x86-64-v2", "simdlen": 512}, "simdlen: x86-64-v2 has vectors of 0 bits"),
+        ({"sizes": {"s9": "8"}}, "s9: expected"),
+        ({"stage": None}, "stage: expected"),
+    ],
+)
+def test_a_bad_request_is_answered(
+    worker: Worker, request_of: Any, change: dict[str, Any], said: str
+) -> None:
+    request = request_of(**change)
+    worker.send(request)
+    failed = worker.outcome(request["id"])
+    assert failed["kind"] == "error" and said in failed["message"]
+
+
+def test_sizes_outside_the_bounds_are_an_error(worker: Worker, request_of: Any, program: Any) -> None:
+    request = request_of(sizes={program[1]: 65})
+    worker.send(request)
+    assert f"{program[1]} is bounded to 1..64, got 65" in worker.outcome(request["id"])["message"]
+
+
+def test_timeout(worker: Worker, request_of: Any) -> None:
+    request = request_of(timeout_seconds=0.1)
+    worker.send(request)
+    assert worker.outcome(request["id"])["kind"] == "timeout"
+    assert worker.children() == []
+
+
+def test_memory(worker: Worker, request_of: Any) -> None:
+    request = request_of(memory_bytes=16 << 20)
+    worker.send(request)
+    assert worker.outcome(request["id"])["kind"] == "memory"
+    assert worker.children() == []
+
+
+def test_cancel(worker: Worker, request_of: Any) -> None:
+    request = request_of()
+    worker.send(request)
+    worker.await_phase(request["id"])
+    worker.send({"op": "cancel", "id": request["id"]}, {"op": "cancel", "id": 10**6})
+    assert worker.outcome(request["id"])["kind"] == "cancelled"
+    assert worker.children() == []
+
+
+def test_crash(worker: Worker, request_of: Any) -> None:
+    request = request_of()
+    worker.send(request)
+    worker.await_phase(request["id"])
+    (child,) = worker.children()
+    os.kill(child, signal.SIGSEGV)
+    failed = worker.outcome(request["id"])
+    assert failed["kind"] == "crashed" and "SIGSEGV" in failed["message"]
+
+
+def test_garbage_is_ignored(worker: Worker, request_of: Any) -> None:
+    assert worker.process.stdin is not None
+    worker.process.stdin.write(b'nonsense\n[]\n{"op": "dance", "id": 1}\n\n')
+    request = request_of(threads=0)
+    worker.send(request)
+    assert worker.outcome(request["id"])["kind"] == "error"
+
+
+def test_closing_stdin_ends_the_worker_and_its_jobs(scratch: Path, request_of: Any) -> None:
+    worker = Worker(scratch)
+    request = request_of()
+    worker.send(request)
+    worker.await_phase(request["id"])
+    (child,) = worker.children()
+    assert worker.close() == 0
+    assert not Path(f"/proc/{child}").exists()
+    assert not (scratch / "work" / str(child)).exists()
