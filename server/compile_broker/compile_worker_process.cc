@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/errno_status.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace stoker {
 

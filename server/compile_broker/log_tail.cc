@@ -1,6 +1,6 @@
 #include "compile_broker/log_tail.h"
 
-#include <nlohmann/json.hpp>
+#include "base/utf8.h"
 
 namespace stoker {
 
@@ -28,14 +28,6 @@ std::string LogTail::LastLines(size_t max_bytes) const {
     }
   }
   return ValidUtf8(text);
-}
-
-std::string ValidUtf8(std::string_view text) {
-  using Json = nlohmann::json;
-  // The JSON writer has the decoder that is needed here.
-  return Json::parse(
-             Json(text).dump(-1, ' ', false, Json::error_handler_t::replace))
-      .get<std::string>();
 }
 
 }  // namespace stoker

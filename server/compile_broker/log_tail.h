@@ -25,7 +25,4 @@ class LogTail {
   std::string bytes_;
 };
 
-// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD.
-std::string ValidUtf8(std::string_view text);
-
 }  // namespace stoker

@@ -14,11 +14,6 @@ namespace stoker {
 // UTF-8 sequence.
 std::string Excerpt(std::string_view text, size_t max_bytes = 128);
 
-// The text with every byte that is not part of a UTF-8 character replaced by
-// "?": clients refuse a whole message over one such byte in a string field, and
-// compilers' output is not ours to vouch for.
-std::string ValidUtf8(std::string_view text);
-
 // "[1,16]"; at most 16 dimensions, then "...".
 std::string ShapeExcerpt(absl::Span<const int64_t> shape);
 

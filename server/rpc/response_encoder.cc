@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/utf8.h"
 #include "models/model_manager.h"
 #include "rpc/error_text.h"
 #include "rpc/status_mapping.h"

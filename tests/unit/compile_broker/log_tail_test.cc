@@ -31,17 +31,5 @@ TEST(LogTailTest, LastLinesAreWholeAndWithoutBlankOnes) {
   EXPECT_EQ(tail.LastLines(4), "hree");
 }
 
-TEST(LogTailTest, BrokenUtf8IsReplacedAndGoodUtf8IsKept) {
-  EXPECT_EQ(ValidUtf8("g++: \xe2\x80\x98x\xe2\x80\x99"),
-            "g++: \xe2\x80\x98x\xe2\x80\x99");
-  EXPECT_EQ(ValidUtf8("a\xff"
-                      "b"),
-            "a\xef\xbf\xbd"
-            "b");
-  EXPECT_EQ(ValidUtf8("cut \xe2\x80"), "cut \xef\xbf\xbd");
-  EXPECT_EQ(ValidUtf8(std::string("nul\0\"\\", 6)),
-            std::string("nul\0\"\\", 6));
-}
-
 }  // namespace
 }  // namespace stoker
