@@ -17,7 +17,10 @@
 // ASSIGN_OR_RETURN(auto value, Compute());
 #define ASSIGN_OR_RETURN(lhs, expr) \
   ASSIGN_OR_RETURN_IMPL(STOKER_CONCAT(status_or_, __LINE__), lhs, expr)
+// `lhs` may be a declaration, which can't stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)    \
   auto tmp = (expr);                             \
   if (!tmp.ok()) return std::move(tmp).status(); \
   lhs = *std::move(tmp)
+// NOLINTEND(bugprone-macro-parentheses)

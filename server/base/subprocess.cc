@@ -94,6 +94,7 @@ std::vector<std::string> Environment(
   }
   for (const auto& [name, value] : added) values[name] = value;
   std::vector<std::string> lines;
+  lines.reserve(values.size());
   for (const auto& [name, value] : values) {
     lines.push_back(absl::StrCat(name, "=", value));
   }
@@ -102,6 +103,7 @@ std::vector<std::string> Environment(
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (std::string& text : strings) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;

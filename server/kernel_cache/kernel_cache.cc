@@ -213,7 +213,7 @@ absl::StatusOr<CacheEntry> KernelCache::Impl::Publish(
 }
 
 absl::StatusOr<std::unique_ptr<KernelCache>> KernelCache::Open(
-    std::string root, Files& files, MetricRegistry& metrics) {
+    const std::string& root, Files& files, MetricRegistry& metrics) {
   RETURN_IF_ERROR(files.MakeFolders(root));
   std::error_code error;
   const std::string real_root = std::filesystem::canonical(root, error);

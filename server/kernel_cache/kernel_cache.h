@@ -48,7 +48,7 @@ class KernelCache {
   // there: lookups work, everything else returns a status. `files` and
   // `metrics` must outlive the cache.
   static absl::StatusOr<std::unique_ptr<KernelCache>> Open(
-      std::string root, Files& files, MetricRegistry& metrics);
+      const std::string& root, Files& files, MetricRegistry& metrics);
   ~KernelCache();
 
   // The entry, every file of it verified against the manifest; nullopt on a

@@ -137,8 +137,9 @@ class FaultyFiles : public Files {
     const absl::Status done = Change(
         [&] {
           absl::StatusOr<std::unique_ptr<FileLock>> taken = real_.TryLock(path);
-          if (taken.ok()) lock = *std::move(taken);
-          return taken.status();
+          if (!taken.ok()) return taken.status();
+          lock = *std::move(taken);
+          return absl::OkStatus();
         },
         [] {});
     if (!done.ok()) return done;
