@@ -110,6 +110,7 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
   const std::string root = folder / "cache";
   std::mt19937 random(12345);
   int found = 0;
+  int killed_while_writing = 0;
   for (int round = 0; round < kRounds; ++round) {
     SCOPED_TRACE(round);
     int progress[2];
@@ -136,6 +137,8 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
     close(progress[0]);
 
+    const auto left = Files::Real().List(root + "/v1/staging");
+    if (left.ok() && !left->empty()) ++killed_while_writing;
     MetricRegistry metrics;
     auto next = KernelCache::Open(root, Files::Real(), metrics);
     ASSERT_TRUE(next.ok()) << next.status();
@@ -151,7 +154,10 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
               0);
     EXPECT_NE(*(*next)->TryLock(KeyOf(0)), nullptr);
   }
+  // The test would prove nothing if no kill ever hit a commit.
+  EXPECT_GT(killed_while_writing, 0);
   EXPECT_GT(found, 0);
+  RecordProperty("killed_while_writing", killed_while_writing);
   spdlog::set_level(spdlog::level::info);
 }
 
