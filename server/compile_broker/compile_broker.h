@@ -5,6 +5,7 @@
 // The protocol with the worker is described in compiler/protocol.py.
 //
 // Thread-safe. Callbacks run on the supervisor thread; they must not block.
+// They may call Submit, but not destroy the broker.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,8 @@ class CompileBroker {
   // Calls `done` exactly once, never from inside Submit. Requests for one key
   // share one compile. While another daemon compiles the key, waits for its
   // entry. Errors:
-  //   UNAVAILABLE          no compiler on this host, or the worker won't start
+  //   UNAVAILABLE          no compiler on this host, the worker won't start, or
+  //                        the cache can't be written
   //   DEADLINE_EXCEEDED    job_timeout
   //   RESOURCE_EXHAUSTED   the compile hit its memory limit, or the disk is
   //   full FAILED_PRECONDITION  refused: the generated code can't be made safe

@@ -22,8 +22,12 @@ absl::Status CacheTrouble(const CompileJob& job, std::string_view doing,
   const std::string text =
       absl::StrCat("compile of ", job.request.model, " [", job.request.bucket,
                    "]: ", Absl(doing), ": ", status.message());
-  return absl::IsResourceExhausted(status) ? absl::ResourceExhaustedError(text)
-                                           : absl::InternalError(text);
+  if (absl::IsResourceExhausted(status)) {
+    return absl::ResourceExhaustedError(text);
+  }
+  // A cache on a read-only disk: this host serves what others compile.
+  if (absl::IsPermissionDenied(status)) return absl::UnavailableError(text);
+  return absl::InternalError(text);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "compile_broker/compile_broker.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/fakes/faulty_files.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace stoker {
@@ -88,7 +89,7 @@ class CompileBrokerTest : public testing::Test {
   void SetUp() override { cache_ = OpenCache(); }
 
   std::unique_ptr<KernelCache> OpenCache() {
-    auto cache = KernelCache::Open(folder_ / "cache", Files::Real(), metrics_);
+    auto cache = KernelCache::Open(folder_ / "cache", files_, metrics_);
     if (!cache.ok()) ADD_FAILURE() << cache.status();
     return *std::move(cache);
   }
@@ -180,6 +181,7 @@ class CompileBrokerTest : public testing::Test {
   }
 
   TempFolder folder_;
+  FaultyFiles files_{Files::Real()};
   MetricRegistry metrics_;
   FakeClock clock_;
   std::unique_ptr<KernelCache> cache_;

@@ -176,6 +176,50 @@ TEST_F(CompileBrokerTest, AMissingProgramIsUnavailableAtOnce) {
   EXPECT_EQ(Starts(), 0);
 }
 
+// ---- a disk that fails ----
+
+TEST_F(CompileBrokerTest, ACacheThatCanNotBeWrittenNeedsNoWorker) {
+  StartBroker(Options());
+  const struct {
+    absl::Status error;
+    absl::StatusCode code;
+  } kCases[] = {
+      {absl::PermissionDeniedError("read-only"),
+       absl::StatusCode::kUnavailable},
+      {absl::ResourceExhaustedError("disk full"),
+       absl::StatusCode::kResourceExhausted},
+      {absl::InternalError("input/output error"), absl::StatusCode::kInternal},
+  };
+  for (const auto& c : kCases) {
+    files_.FailAllChanges(c.error);
+    auto ticket = Submit(Request("ok"));
+    EXPECT_EQ(ticket->Code(), c.code);
+    EXPECT_THAT(ticket->Message(), HasSubstr(std::string(c.error.message())));
+  }
+  EXPECT_EQ(Starts(), 0);
+}
+
+TEST_F(CompileBrokerTest, ADiskThatFillsUpIsNotTheKeysFault) {
+  StartBroker(Options());
+  const CompileRequest request = Request("gated");
+  for (int i = 0; i < 3; ++i) {
+    const std::string gate = MakeGate(request);
+    auto ticket = Submit(request);
+    ASSERT_TRUE(ticket->Saw("load"));
+    files_.FailAllChanges(absl::ResourceExhaustedError("disk full"));
+    OpenGate(gate);
+    EXPECT_EQ(ticket->Code(), absl::StatusCode::kResourceExhausted);
+    clock_.BlockUntilWaiters(1);
+    files_.FailAllChanges(absl::OkStatus());
+    std::filesystem::remove(gate);
+  }
+  EXPECT_EQ(Queue("parked"), 0);
+  const std::string gate = MakeGate(request);
+  auto ticket = Submit(request);
+  OpenGate(gate);
+  EXPECT_TRUE(ticket->Result().ok());
+}
+
 // ---- end ----
 
 TEST_F(CompileBrokerTest, TheEndKillsTheWorkerAndAnswersWhatIsLeft) {

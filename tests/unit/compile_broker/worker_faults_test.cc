@@ -248,8 +248,7 @@ TEST_F(WorkerFaultsTest, LastWordsAreTheEndOfTheLogInValidUtf8) {
   ASSERT_TRUE(ticket->Saw("wait", 2));
   Advance(absl::Seconds(1));
   const std::string message = ticket->Message();
-  EXPECT_THAT(message,
-              HasSubstr("talkative compiler \xe2\x80\x98x?"));
+  EXPECT_THAT(message, HasSubstr("talkative compiler \xe2\x80\x98x?"));
   EXPECT_TRUE(absl::EndsWith(message, "the very last line"));
   EXPECT_LT(message.size(), 4096u);
 }
