@@ -30,7 +30,7 @@ class ZipArchiveTest : public testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
     EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ / "a.zip"));
   }
-  void ExpectRefused(const ZipMember& member, const std::string& why) {
+  void ExpectMemberRefused(const ZipMember& member, const std::string& why) {
     ZipWriter zip;
     zip.Add(member);
     ExpectRefused(zip.Finish(), why);
@@ -103,14 +103,14 @@ TEST_F(ZipArchiveTest, ReadCheckedSeesDamageAndSize) {
 }
 
 TEST_F(ZipArchiveTest, RefusesNamesThatLeaveTheArchive) {
-  ExpectRefused({.name = ""}, "an empty name");
-  ExpectRefused({.name = "/etc/passwd"}, "an absolute name");
-  ExpectRefused({.name = ".."}, "\"..\" in its name");
-  ExpectRefused({.name = "a/../../b"}, "\"..\" in its name");
-  ExpectRefused({.name = "a/.."}, "\"..\" in its name");
-  ExpectRefused({.name = "a\\b"}, "a backslash");
-  ExpectRefused({.name = std::string("a\0b", 3)}, "a control character");
-  ExpectRefused({.name = "a\nb"}, "a control character");
+  ExpectMemberRefused({.name = ""}, "an empty name");
+  ExpectMemberRefused({.name = "/etc/passwd"}, "an absolute name");
+  ExpectMemberRefused({.name = ".."}, "\"..\" in its name");
+  ExpectMemberRefused({.name = "a/../../b"}, "\"..\" in its name");
+  ExpectMemberRefused({.name = "a/.."}, "\"..\" in its name");
+  ExpectMemberRefused({.name = "a\\b"}, "a backslash");
+  ExpectMemberRefused({.name = std::string("a\0b", 3)}, "a control character");
+  ExpectMemberRefused({.name = "a\nb"}, "a control character");
   ZipWriter fine;
   fine.Add({.name = "a..b/...c"});
   EXPECT_TRUE(Open(fine.Finish()).ok());
@@ -125,41 +125,45 @@ TEST_F(ZipArchiveTest, RefusesTwoMembersOfOneName) {
   other_case.Add({.name = "m/model.json", .content = "1"});
   other_case.Add({.name = "m/MODEL.json", .content = "2"});
   ExpectRefused(other_case.Finish(), "appears twice");
-  ExpectRefused({.name = "a", .local_name = "b"}, "contradicts");
-  ExpectRefused({.name = "a",
-                 .central_extra = ZipWriter::Number(0x7075, 2) +
-                                  ZipWriter::Number(1, 2) + "b"},
-                "a second name");
+  ExpectMemberRefused({.name = "a", .local_name = "b"}, "contradicts");
+  ExpectMemberRefused({.name = "a",
+                       .central_extra = ZipWriter::Number(0x7075, 2) +
+                                        ZipWriter::Number(1, 2) + "b"},
+                      "a second name");
 }
 
 TEST_F(ZipArchiveTest, RefusesCompressionAndEncryption) {
-  ExpectRefused({.name = "a", .content = "x", .method = 8}, "is compressed");
-  ExpectRefused({.name = "a", .content = "abc", .compressed_bytes = 2},
-                "is compressed");
+  ExpectMemberRefused({.name = "a", .content = "x", .method = 8},
+                      "is compressed");
+  ExpectMemberRefused({.name = "a", .content = "abc", .compressed_bytes = 2},
+                      "is compressed");
   for (const uint16_t flag : {1, 1 << 6, 1 << 13}) {
-    ExpectRefused({.name = "a", .content = "x", .flags = flag}, "encrypted");
+    ExpectMemberRefused({.name = "a", .content = "x", .flags = flag},
+                        "encrypted");
   }
 }
 
 TEST_F(ZipArchiveTest, RefusesWhatPointsOutOfTheFile) {
-  ExpectRefused(
+  ExpectMemberRefused(
       {.name = "a", .content = "abc", .compressed_bytes = 5000, .bytes = 5000},
       "ends behind the file");
-  ExpectRefused({.name = "a", .content = "abc", .local_header = 5000},
-                "no local header");
-  ExpectRefused({.name = "a", .content = "abc", .local_header = 1},
-                "no local header");
-  ExpectRefused({.name = "a", .content = "abc", .local_header = 0xfffffffe},
-                "no local header");
+  ExpectMemberRefused({.name = "a", .content = "abc", .local_header = 5000},
+                      "no local header");
+  ExpectMemberRefused({.name = "a", .content = "abc", .local_header = 1},
+                      "no local header");
+  ExpectMemberRefused(
+      {.name = "a", .content = "abc", .local_header = 0xfffffffe},
+      "no local header");
   using Z = ZipWriter;
   // A ZIP64 size that overflows when it is added to the offset.
-  ExpectRefused({.name = "a",
-                 .central_extra = Z::Number(1, 2) + Z::Number(16, 2) +
-                                  Z::Number(~0ULL, 8) + Z::Number(~0ULL, 8),
-                 .compressed_bytes = 0xffffffff,
-                 .bytes = 0xffffffff},
-                "ends behind the file");
-  ExpectRefused(
+  ExpectMemberRefused(
+      {.name = "a",
+       .central_extra = Z::Number(1, 2) + Z::Number(16, 2) +
+                        Z::Number(~0ULL, 8) + Z::Number(~0ULL, 8),
+       .compressed_bytes = 0xffffffff,
+       .bytes = 0xffffffff},
+      "ends behind the file");
+  ExpectMemberRefused(
       {.name = "a",
        .central_extra = Z::Number(1, 2) + Z::Number(8, 2) + Z::Number(~0ULL, 8),
        .local_header = 0xffffffff},
@@ -182,7 +186,7 @@ TEST_F(ZipArchiveTest, RefusesOverlaps) {
   same.Add({.name = "a", .content = "x", .local_header = 0});
   ExpectRefused(same.Finish(), "appears twice");
   // Into the central directory.
-  ExpectRefused(
+  ExpectMemberRefused(
       {.name = "a", .content = "abc", .compressed_bytes = 10, .bytes = 10},
       "overlaps \"(central directory)\"");
 }
@@ -190,19 +194,20 @@ TEST_F(ZipArchiveTest, RefusesOverlaps) {
 TEST_F(ZipArchiveTest, RefusesMalformedExtras) {
   using Z = ZipWriter;
   const std::string zip64 = Z::Number(1, 2) + Z::Number(8, 2) + Z::Number(3, 8);
-  ExpectRefused({.name = "a", .central_extra = "x"}, "malformed extra");
-  ExpectRefused({.name = "a", .central_extra = "xx"}, "malformed extra");
-  ExpectRefused({.name = "a", .central_extra = "xxx"}, "malformed extra");
-  ExpectRefused({.name = "a", .central_extra = "xx" + Z::Number(5, 2) + "abc"},
-                "malformed extra");
-  ExpectRefused({.name = "a",
-                 .content = "abc",
-                 .central_extra = zip64,
-                 .compressed_bytes = 0xffffffff,
-                 .bytes = 0xffffffff},
-                "too short");
-  ExpectRefused({.name = "a", .central_extra = zip64 + zip64},
-                "two ZIP64 extra fields");
+  ExpectMemberRefused({.name = "a", .central_extra = "x"}, "malformed extra");
+  ExpectMemberRefused({.name = "a", .central_extra = "xx"}, "malformed extra");
+  ExpectMemberRefused({.name = "a", .central_extra = "xxx"}, "malformed extra");
+  ExpectMemberRefused(
+      {.name = "a", .central_extra = "xx" + Z::Number(5, 2) + "abc"},
+      "malformed extra");
+  ExpectMemberRefused({.name = "a",
+                       .content = "abc",
+                       .central_extra = zip64,
+                       .compressed_bytes = 0xffffffff,
+                       .bytes = 0xffffffff},
+                      "too short");
+  ExpectMemberRefused({.name = "a", .central_extra = zip64 + zip64},
+                      "two ZIP64 extra fields");
 }
 
 TEST_F(ZipArchiveTest, RefusesBadEndRecords) {
@@ -224,7 +229,7 @@ TEST_F(ZipArchiveTest, RefusesBadEndRecords) {
   ExpectRefused(body + "x" + Z::End(n, bytes, offset), "does not end");
   ExpectRefused(body + Z::End(n + 1, bytes, offset), "cut short");
   ExpectRefused(body + Z::End(n - 1, bytes, offset), "behind its last member");
-  ExpectRefused({.name = "a", .disk = 1}, "several disks");
+  ExpectMemberRefused({.name = "a", .disk = 1}, "several disks");
 }
 
 TEST_F(ZipArchiveTest, RefusesBadZip64Records) {

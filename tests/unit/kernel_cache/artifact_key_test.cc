@@ -44,8 +44,9 @@ TEST(ArtifactKeyTest, ChangingAnyFactorChangesTheKey) {
     EXPECT_TRUE(seen.insert(ArtifactKey(changed).hex()).second) << name;
   }
   // Text that imitates the separators does not run two factors together.
-  EXPECT_NE(ArtifactKey({{"a", "1\",\"b\":\"2"}}),
-            ArtifactKey({{"a", "1"}, {"b", "2"}}));
+  const KeyFactors one = {{"a", "1\",\"b\":\"2"}};
+  const KeyFactors two = {{"a", "1"}, {"b", "2"}};
+  EXPECT_NE(ArtifactKey(one), ArtifactKey(two));
 }
 
 TEST(ArtifactKeyTest, FromHexTakesOnlyFolderNames) {

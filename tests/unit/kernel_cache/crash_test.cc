@@ -73,7 +73,7 @@ bool DieAt(int n, Moment moment, bool lose_power) {
   EXPECT_EQ(MetricValue(metrics, "stoker_cache_requests_total",
                         {{"result", "damaged"}}),
             0);
-  if (entry.has_value()) EXPECT_TRUE(HoldsArtifact(entry->folder));
+  EXPECT_TRUE(!entry.has_value() || HoldsArtifact(entry->folder));
   const std::optional<std::string> note = (*next)->ReadNote(key, "verdict");
   EXPECT_TRUE(!note || note == "one verdict" || note == "another verdict");
 
