@@ -127,9 +127,14 @@ def _is_replaced(divisor: Any) -> bool:
 
     while isinstance(divisor, torch.fx.Node) and functional_name(divisor.target) in THROUGH:
         divisor = divisor.args[0]
-    if not isinstance(divisor, torch.fx.Node) or functional_name(divisor.target) != "where":
+    if not isinstance(divisor, torch.fx.Node):
         return False
-    condition, replacement, original = divisor.args
+    if functional_name(divisor.target) == "masked_fill":
+        original, condition, replacement = divisor.args
+    elif functional_name(divisor.target) == "where":
+        condition, replacement, original = divisor.args
+    else:
+        return False
     if not _is_one(replacement) or not isinstance(original, torch.fx.Node):
         return False
     excluded = _excluded(condition, original)

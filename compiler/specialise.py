@@ -49,6 +49,7 @@ def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
     names = input_names(program)
     if guard_rules.needs_decomposing(program.graph):
         program = program.run_decompositions(guard_rules.decompositions())
+    _check_mutations(program)
     module = program.module(check_guards=False)
     _flatten(module)
     _bind_constants(module, constants)
@@ -84,20 +85,28 @@ def _check_sizes(program: ExportedProgram, sizes: dict[str, int]) -> None:
 
 
 def _check_effects(program: ExportedProgram) -> None:
-    """Refuses what a shared, read-only copy of the weights and a batch of strangers don't allow."""
+    """Refuses what can't be guarded because it only shows when the program runs."""
     import torch
 
-    signature = program.graph_signature
-    if signature.buffers_to_mutate:
-        raise Refused(f"the program changes its buffers {sorted(signature.buffers_to_mutate.values())}")
-    if signature.user_inputs_to_mutate:
-        raise Refused(f"the program changes its inputs {sorted(signature.user_inputs_to_mutate.values())}")
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             raise Refused(f"{node.target} ({node.name}): control flow inside the graph is not guarded")
         _check_symbols(node)
+
+
+def _check_mutations(program: ExportedProgram) -> None:
+    """Refuses what a shared, read-only copy of the weights and a batch of strangers don't allow.
+
+    As exported, a program may change its buffers by operators that work in place; decomposing turns
+    them into outputs that the signature lists.
+    """
+    signature = program.graph_signature
+    if signature.buffers_to_mutate:
+        raise Refused(f"the program changes its buffers {sorted(signature.buffers_to_mutate.values())}")
+    if signature.user_inputs_to_mutate:
+        raise Refused(f"the program changes its inputs {sorted(signature.user_inputs_to_mutate.values())}")
 
 
 def _check_symbols(node: torch.fx.Node) -> None:

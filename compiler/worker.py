@@ -24,6 +24,7 @@ import signal
 import sys
 import time
 import traceback
+import warnings
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -328,6 +329,9 @@ def main(arguments: list[str] | None = None) -> int:
     started = time.monotonic()
     os.set_inheritable(options.reply_fd, False)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # compilers whose job was killed are reaped here
+    # Inductor warns of its own ways; what remains in the log is about the model.
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
     toolchain.prepare_environment(options.scratch)
     limits.remove_leftovers(options.scratch)
     prewarm(options.scratch)

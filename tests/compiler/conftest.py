@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -91,4 +92,6 @@ def compiler(scratch: Path, tmp_path_factory: pytest.TempPathFactory) -> Compile
     import torch
 
     torch.set_num_threads(1)
+    # pytest would collect megabytes of it.
+    logging.getLogger("torch.__trace").propagate = False
     return Compiler(scratch, tmp_path_factory.mktemp("artifacts"))

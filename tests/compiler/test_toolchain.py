@@ -1,0 +1,70 @@
+"""The compiler that Inductor is given, and the instruction sets it may be asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from compiler import toolchain
+
+
+@pytest.fixture
+def compiler_says(tmp_path: Path) -> list[str] | object:
+    """Runs the wrapper around a compiler that prints its arguments."""
+    shown = tmp_path / "echo"
+    shown.write_text('#!/bin/sh\nfor argument in "$@"; do echo "$argument"; done\n')
+    shown.chmod(0o755)
+
+    def run(*arguments: str, march: str = "x86-64-v3") -> list[str]:
+        environment = {**os.environ, "STOKER_CXX": str(shown), "STOKER_MARCH": march}
+        answer = subprocess.run(
+            [str(toolchain.WRAPPER), *arguments], env=environment, capture_output=True, text=True, check=True
+        )
+        return answer.stdout.splitlines()
+
+    return run
+
+
+def test_the_instruction_set_is_the_jobs(compiler_says) -> None:
+    given = ["-march=native", "-mavx512f", "-mavx512vnni", "-mamx-tile", "-mfma", "-O3", "a file.cpp"]
+    assert compiler_says(*given) == ["-march=x86-64-v3", "-O3", "a file.cpp"]
+
+
+def test_libtorch_and_cuda_are_not_linked(compiler_says) -> None:
+    given = ["a.o", "-ltorch", "-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lgomp", "-shared"]
+    assert compiler_says(*given) == ["a.o", "-ltorch_cpu", "-lgomp", "-lc10", "-shared"]
+
+
+def test_without_arguments_nothing_is_added(compiler_says) -> None:
+    assert compiler_says() == []
+
+
+@pytest.mark.parametrize(
+    ("march", "simdlen", "said"),
+    [
+        ("x86-64-v3", 512, "has vectors of 256 bits"),
+        ("x86-64-v2", 256, "has vectors of 0 bits"),
+        ("x86-64-v4", 128, "expected one of"),
+        ("-O0", 0, "expected a name"),
+        ("", 0, "expected a name"),
+    ],
+)
+def test_a_target_that_makes_no_sense_is_refused(march: str, simdlen: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        toolchain.check_target(march, simdlen)
+
+
+def test_this_machines_target_is_a_target() -> None:
+    toolchain.check_target(*toolchain.host_target())
+
+
+def test_the_libraries_of_an_artifact_are_checked(tmp_path: Path) -> None:
+    source = tmp_path / "empty.cpp"
+    source.write_text("int x;\n")
+    library = tmp_path / "empty.so"
+    subprocess.run(["g++", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    with pytest.raises(RuntimeError, match="expected it to need libtorch_cpu.so"):
+        toolchain.check_needed(library)
