@@ -138,8 +138,7 @@ const ShapeBucket& ModelVersion::bucket(int index) const {
 }
 
 void ModelVersion::StartThread(int thread) {
-  contexts_[static_cast<size_t>(thread)] =
-      deps_.loader->NewContext(threads_);
+  contexts_[static_cast<size_t>(thread)] = deps_.loader->NewContext(threads_);
 }
 
 BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,

@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kParityCases = 2;
 constexpr int kCompileAttempts = 2;
+// Timed pairs that hold the device thread at a stretch.
+constexpr int kPairsAtOnce = 3;
 constexpr int64_t kUnboundedTestSize = 2;
 
 // A verdict depends on the weights, which the artifact does not.
@@ -292,23 +294,26 @@ absl::StatusOr<Verdict> ModelVersion::Check(const WarmupStep& step,
     verdict.reason = parity->difference;
     return verdict;
   }
-  // One pair at a time, so that requests get the device thread in between.
+  // A few pairs at a time, so that requests get the device thread in between.
   const std::vector<Tensor> inputs = SeededInputs(domains, 0);
   ProfitMeasurement measured;
-  ProfitOptions options;
+  const ProfitOptions options;
+  ProfitOptions some = options;
+  some.pairs = kPairsAtOnce;
   const absl::Time until = deps_.clock->Now() + options.budget;
-  for (int pair = 0; pair < options.pairs; ++pair) {
-    if (pair > 0 && deps_.clock->Now() > until) break;
-    ProfitOptions one = options;
-    one.pairs = 1;
+  while (static_cast<int>(measured.candidate.size()) < options.pairs &&
+         (measured.candidate.empty() || deps_.clock->Now() < until)) {
     absl::StatusOr<ProfitMeasurement> more = absl::UnknownError("not run");
     RETURN_IF_ERROR(batcher_.RunOnDeviceThread(0, [&] {
       more = MeasureProfit(*eager, candidate, *contexts_[0], inputs,
-                           *deps_.clock, one);
+                           *deps_.clock, some);
     }));
     RETURN_IF_ERROR(more.status());
-    measured.incumbent.push_back(more->incumbent.front());
-    measured.candidate.push_back(more->candidate.front());
+    auto append = [](std::vector<double>& all, const std::vector<double>& few) {
+      all.insert(all.end(), few.begin(), few.end());
+    };
+    append(measured.incumbent, more->incumbent);
+    append(measured.candidate, more->candidate);
   }
   Verdict verdict = JudgeProfit(measured, options);
   verdict.max_abs_error = parity->max_abs_error;

@@ -1,6 +1,7 @@
 #include "promotion/profitability_check.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -29,6 +30,29 @@ double Median(std::vector<double> values) {
 double Ratio(double incumbent, double candidate) {
   constexpr double kShortest = 1e-9;
   return std::max(incumbent, kShortest) / std::max(candidate, kShortest);
+}
+
+// Probability of at least `slower` heads in `pairs` tosses of a fair coin.
+double SignTest(size_t slower, size_t pairs) {
+  double probability = 0;
+  double term =
+      std::pow(0.5, static_cast<double>(pairs));  // of exactly k heads
+  for (size_t k = 0; k <= pairs; ++k) {
+    if (k >= slower) probability += term;
+    term *= static_cast<double>(pairs - k) / static_cast<double>(k + 1);
+  }
+  return probability;
+}
+
+// Whether the pairs show that the candidate is slower than allowed.
+bool ShowsLoss(const std::vector<double>& ratios, double min_speedup) {
+  constexpr size_t kFewestForTest = 5;  // fewer can't reach the significance
+  constexpr double kSignificance = 0.05;
+  if (ratios.size() < kFewestForTest) return Median(ratios) < min_speedup;
+  const auto slower = static_cast<size_t>(
+      std::count_if(ratios.begin(), ratios.end(),
+                    [&](double ratio) { return ratio < min_speedup; }));
+  return SignTest(slower, ratios.size()) <= kSignificance;
 }
 
 }  // namespace
@@ -72,10 +96,10 @@ Verdict JudgeProfit(const ProfitMeasurement& measurement,
   for (size_t i = 0; i < pairs; ++i) {
     ratios.push_back(Ratio(measurement.incumbent[i], measurement.candidate[i]));
   }
-  verdict.speedup = Median(std::move(ratios));
+  verdict.speedup = Median(ratios);
   verdict.incumbent_seconds = Median(measurement.incumbent);
   verdict.candidate_seconds = Median(measurement.candidate);
-  verdict.promote = verdict.speedup >= options.min_speedup;
+  verdict.promote = !ShowsLoss(ratios, options.min_speedup);
   verdict.reason = absl::StrFormat(
       "%.2f times as fast (%.3f ms against %.3f ms, %d pairs)%s",
       verdict.speedup, verdict.candidate_seconds * 1e3,

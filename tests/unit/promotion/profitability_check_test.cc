@@ -102,6 +102,15 @@ INSTANTIATE_TEST_SUITE_P(
                   0.5},
         // Both get slower together: the pairs' ratios stay what they are.
         JudgeCase{"AMachineThatSlowsDown", {{2, 4, 8}, {1, 2, 4}}, true, 2},
+        // Five of seven slower is what noise alone does; seven of seven is not.
+        JudgeCase{"MostlySlowerByNoise",
+                  {{5, 5, 5, 5, 5, 10, 10}, {6, 6, 6, 6, 6, 5, 5}},
+                  true,
+                  5.0 / 6},
+        JudgeCase{"SlowerEachTime",
+                  {{5, 5, 5, 5, 5, 5, 5}, {6, 6, 6, 6, 6, 6, 6}},
+                  false,
+                  5.0 / 6},
         JudgeCase{"AnEvenNumberOfPairs", {{1, 3}, {1, 1}}, true, 2},
         JudgeCase{"ShorterThanTheClock", {{0}, {0}}, true, 1},
         JudgeCase{"NotMeasured", {{}, {}}, false, 0}),
