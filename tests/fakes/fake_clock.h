@@ -12,6 +12,8 @@
 #pragma once
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -27,7 +29,7 @@ class FakeClock : public Clock {
       : now_(start) {}
 
   absl::Time Now() override {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     return now_;
   }
 
@@ -37,9 +39,10 @@ class FakeClock : public Clock {
     if (condition.Eval()) return true;
     Waiter waiter(mu, condition, deadline);
     {
-      absl::MutexLock lock(&mu_);
+      const std::lock_guard lock(mu_);
       if (now_ >= deadline) return false;
       waiters_.push_back(&waiter);
+      waiters_changed_.notify_all();
     }
     // Nobody can see the waiter as waiting before this releases `mu`, because a
     // look at what `mu` guards takes `mu`.
@@ -57,13 +60,11 @@ class FakeClock : public Clock {
   void Advance(absl::Duration duration) {
     std::vector<Waiter*> expired;
     {
-      absl::MutexLock lock(&mu_);
+      const std::lock_guard lock(mu_);
       now_ += duration;
       const auto first_expired = std::partition(
-          waiters_.begin(), waiters_.end(), [this](const Waiter* waiter) {
-            mu_.AssertHeld();
-            return waiter->deadline > now_;
-          });
+          waiters_.begin(), waiters_.end(),
+          [this](const Waiter* waiter) { return waiter->deadline > now_; });
       expired.assign(first_expired, waiters_.end());
       waiters_.erase(first_expired, waiters_.end());
     }
@@ -76,10 +77,10 @@ class FakeClock : public Clock {
   // Blocks until at least `count` threads wait in AwaitWithDeadline. Threads
   // whose deadline has passed no longer count, even before they have woken up.
   void BlockUntilWaiters(int count) {
-    const auto enough = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+    std::unique_lock lock(mu_);
+    waiters_changed_.wait(lock, [this, count] {
       return static_cast<int>(waiters_.size()) >= count;
-    };
-    absl::MutexLock lock(&mu_, absl::Condition(&enough));
+    });
   }
 
  private:
@@ -101,16 +102,20 @@ class FakeClock : public Clock {
   // waiter's mu held; Advance takes that one and mu_ never at once, so the
   // order is safe.
   bool Unregister(Waiter* waiter) {
-    absl::MutexLock lock(&mu_);
+    const std::lock_guard lock(mu_);
     const auto it = std::find(waiters_.begin(), waiters_.end(), waiter);
     if (it == waiters_.end()) return false;
     waiters_.erase(it);
     return true;
   }
 
-  absl::Mutex mu_;
-  absl::Time now_ ABSL_GUARDED_BY(mu_);
-  std::vector<Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
+  // Not an absl::Mutex: it is taken with the waiters' mutexes held, which would
+  // put all of them into abseil's lock-order graph, and ThreadSanitizer can't
+  // see what guards that graph in an abseil that was built without it.
+  std::mutex mu_;
+  std::condition_variable waiters_changed_;
+  absl::Time now_;                // guarded by mu_
+  std::vector<Waiter*> waiters_;  // guarded by mu_
 };
 
 }  // namespace stoker
