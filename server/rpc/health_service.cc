@@ -39,7 +39,15 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
     WriteChangeLocked();
   }
 
+  // Ends the call, after the newest status if the client has another.
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    end_ = status;
+    WriteChangeLocked();
+  }
+
+  // Ends the call with what was written so far.
+  void Abandon(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     if (finished_) return;
     finished_ = true;
@@ -48,12 +56,14 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
 
  private:
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
-    if (!ok) return End(absl::CancelledError("the client has gone"));
+    if (!ok) return Abandon(absl::CancelledError("the client has gone"));
     absl::MutexLock lock(&mu_);
     writing_ = false;
     WriteChangeLocked();
   }
-  void OnCancel() override { End(absl::CancelledError("the client has gone")); }
+  void OnCancel() override {
+    Abandon(absl::CancelledError("the client has gone"));
+  }
   void OnDone() override { on_done_(this); }
 
   // The status is looked up under the lock: two threads that look at different
@@ -61,11 +71,19 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
   void WriteChangeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (finished_ || writing_) return;
     const Status status = WatchStatus(lookup_(service_));
-    if (written_ == status) return;
+    const bool changed = written_ != status;
+    if (changed) response_.set_status(status);
     written_ = status;
-    writing_ = true;
-    response_.set_status(status);
-    StartWrite(&response_);
+    finished_ = end_.has_value();
+    if (finished_ && changed) {
+      StartWriteAndFinish(&response_, grpc::WriteOptions(),
+                          ToGrpcStatus(*end_));
+    } else if (finished_) {
+      Finish(ToGrpcStatus(*end_));
+    } else if (changed) {
+      writing_ = true;
+      StartWrite(&response_);
+    }
   }
 
   const std::string service_;
@@ -76,6 +94,7 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
   HealthCheckResponse response_ ABSL_GUARDED_BY(mu_);  // gRPC's while writing_
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);  // what to finish with
   std::optional<Status> written_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -110,7 +129,7 @@ grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
     ending = ending_;
   }
   if (ending) {
-    watch->End(absl::UnavailableError("Server exiting"));
+    watch->Abandon(absl::UnavailableError("Server exiting"));
   } else {
     watch->Update();
   }

@@ -30,8 +30,8 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   // Looks again for every watcher.
   void Update() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all watches, and new ones at once: they would hold up the server's
-  // stop.
+  // Ends all watches, each after its newest status, and new ones at once: they
+  // would hold up the server's stop.
   void EndWatches() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

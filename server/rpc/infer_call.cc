@@ -161,10 +161,9 @@ absl::Status InferCall::ClientStatus(const absl::Status& status) const {
 // A request that reached no version has none to be counted under.
 void InferCall::RecordRefusal(const absl::Status& status) {
   services_.metrics
-      .Counter(metric::kRequests,
-               {{"model", ""},
-                {"version", ""},
-                {"outcome", std::string(OutcomeName(status.code()))}})
+      .Counter(metric::kRequests, {{"model", ""},
+                                   {"version", ""},
+                                   {"outcome", OutcomeName(status.code())}})
       .Add();
 }
 

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/absl_view.h"
 #include "base/utf8.h"
 #include "rpc/error_text.h"
 
@@ -104,8 +105,7 @@ absl::StatusOr<int64_t> ParseVersion(std::string_view version) {
   int64_t value = 0;
   const bool digits =
       std::all_of(version.begin(), version.end(), absl::ascii_isdigit);
-  if (!digits || !absl::SimpleAtoi(std::string(version), &value) ||
-      value <= 0) {
+  if (!digits || !absl::SimpleAtoi(Absl(version), &value) || value <= 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "failed to get model version from specified version string '",
         Excerpt(version), "': version should be an integral value > 0"));

@@ -9,13 +9,31 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "rpc/completion_thread.h"
 #include "rpc/health_service.h"
 #include "rpc/inference_service.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {
+namespace {
+
+// gRPC takes a port modulo 65536, and 443 where there is none.
+absl::Status CheckAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gRPC address: expected host:port with a port up to 65535, got '",
+        address, "'"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 // Order of members is order of ownership: the server stops first, the
 // completion thread last, when no call can hand it anything any more.
@@ -33,6 +51,7 @@ struct RpcServer::Impl {
 
   ModelManager& manager;
   std::atomic<bool> was_ready = false;
+  std::atomic<bool> stopping = false;
   CompletionThread completion;
   InferenceService inference;
   HealthService health;
@@ -48,13 +67,14 @@ bool RpcServer::Impl::Ready() {
 
 std::optional<bool> RpcServer::Impl::Serves(const std::string& service) {
   if (service == "liveness") return true;
+  const bool stops = stopping.load(std::memory_order_relaxed);
   if (service == "startup")
     return Ready() || was_ready.load(std::memory_order_relaxed);
   if (service.empty() || service == "readiness" ||
       service == inference::GRPCInferenceService::service_full_name()) {
-    return Ready();
+    return Ready() && !stops;
   }
-  if (manager.Ready(service, 0)) return true;
+  if (manager.Ready(service, 0)) return !stops;
   const std::vector<std::string> names = manager.ModelNames();
   if (std::find(names.begin(), names.end(), service) == names.end())
     return std::nullopt;
@@ -68,6 +88,7 @@ RpcServer::~RpcServer() { Shutdown(absl::InfinitePast()); }
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     RpcServerOptions options, ModelManager& manager, Clock& clock,
     MetricRegistry& metrics) {
+  RETURN_IF_ERROR(CheckAddress(options.address));
   auto impl = std::make_unique<Impl>(options, manager, clock, metrics);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 
@@ -100,6 +121,7 @@ void RpcServer::UpdateHealth() {
 
 void RpcServer::Shutdown(absl::Time deadline) {
   if (impl_->server == nullptr) return;
+  impl_->stopping.store(true, std::memory_order_relaxed);
   impl_->health.EndWatches();
   impl_->inference.EndStreams();
   // gRPC takes a time before 1970 for "never".

@@ -24,7 +24,8 @@ struct RpcServerOptions {
 
 class RpcServer {
  public:
-  // Binds and starts to answer. UNAVAILABLE when the address can't be bound.
+  // Binds and starts to answer. INVALID_ARGUMENT: the address is not host:port;
+  // UNAVAILABLE: it can't be bound.
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
       RpcServerOptions options, ModelManager& manager, Clock& clock,
       MetricRegistry& metrics);
@@ -36,7 +37,8 @@ class RpcServer {
   // thread.
   void UpdateHealth();
 
-  // Refuses new calls, lets running ones finish until `deadline`, then cancels
+  // Tells health watchers that nothing is served any more, refuses new calls,
+  // lets running ones finish until `deadline`, then cancels
   // them.
   void Shutdown(absl::Time deadline);
 

@@ -3,7 +3,7 @@
 
 #include <grpcpp/support/status.h>
 
-#include <string_view>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -15,6 +15,6 @@ namespace stoker {
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // "invalid_argument": the value of the metrics' label `outcome`.
-std::string_view OutcomeName(absl::StatusCode code);
+std::string OutcomeName(absl::StatusCode code);
 
 }  // namespace stoker

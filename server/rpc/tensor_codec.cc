@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "models/model_manager.h"
 #include "rpc/error_text.h"
@@ -128,8 +129,7 @@ class ShapeReader {
     if (got.datatype() != DataTypeName(input.dtype)) {
       return Invalid("inference input '", input.name, "' data-type is '",
                      Excerpt(got.datatype()), "', but model '", spec_.name,
-                     "' expects '", std::string(DataTypeName(input.dtype)),
-                     "'");
+                     "' expects '", Absl(DataTypeName(input.dtype)), "'");
     }
     if (std::any_of(got.shape().begin(), got.shape().end(),
                     [](int64_t d) { return d < 0; })) {

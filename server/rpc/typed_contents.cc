@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "rpc/error_text.h"
 
@@ -16,8 +17,8 @@ namespace {
 using google::protobuf::RepeatedField;
 using inference::InferTensorContents;
 
-std::string Name(const TensorForm& form) {
-  return std::string(DataTypeName(form.dtype));
+absl::string_view Name(const TensorForm& form) {
+  return Absl(DataTypeName(form.dtype));
 }
 
 absl::Status WrongByteSize(const TensorForm& form, size_t expected,
