@@ -19,8 +19,9 @@ struct CompileBroker::Impl {
   Thread thread;
 };
 
-CompileBroker::CompileBroker(CompileWorkerOptions options, KernelCache& cache,
-                             Clock& clock, MetricRegistry& metrics)
+CompileBroker::CompileBroker(const CompileWorkerOptions& options,
+                             KernelCache& cache, Clock& clock,
+                             MetricRegistry& metrics)
     : impl_(std::make_unique<Impl>(options, cache, clock, metrics)) {}
 
 CompileBroker::~CompileBroker() {

@@ -55,8 +55,8 @@ class CompileBroker {
   // "commit".
   using Progress = std::function<void(std::string_view phase)>;
 
-  CompileBroker(CompileWorkerOptions options, KernelCache& cache, Clock& clock,
-                MetricRegistry& metrics);
+  CompileBroker(const CompileWorkerOptions& options, KernelCache& cache,
+                Clock& clock, MetricRegistry& metrics);
   // Kills the worker, abandons staged work, answers what is left with
   // CANCELLED.
   ~CompileBroker();

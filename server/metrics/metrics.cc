@@ -35,7 +35,11 @@ const BucketBoundaries& LatencyEdges() {
 // `first`, then twice as much each time while below `last`, then `last`.
 BucketBoundaries Doubling(double first, double last) {
   BucketBoundaries edges;
-  for (double edge = first; edge < last; edge *= 2) edges.push_back(edge);
+  double edge = first;
+  while (edge < last) {
+    edges.push_back(edge);
+    edge *= 2;
+  }
   edges.push_back(last);
   return edges;
 }

@@ -30,6 +30,8 @@ enum class MetricKind { kCounter, kGauge, kHistogram };
 // reasons).
 enum class Edges { kNone, kLatency, kCompile, kOpen, kBatch };
 
+// In the order in which the catalogue is read.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct MetricDef {
   std::string_view name;
   MetricKind kind;

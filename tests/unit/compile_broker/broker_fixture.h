@@ -34,7 +34,7 @@ class Ticket {
     };
   }
   CompileBroker::Done done() {
-    return [state = state_](absl::StatusOr<CacheEntry> result) {
+    return [state = state_](const absl::StatusOr<CacheEntry>& result) {
       absl::MutexLock lock(&state->mu);
       ASSERT_FALSE(state->result.has_value()) << "answered twice";
       state->result = Detached(result);
@@ -141,7 +141,7 @@ class CompileBrokerTest : public testing::Test {
 
   std::string scratch() const { return cache_->scratch_folder(); }
   std::string MakeGate(const std::string& name) {
-    const std::string path = absl::StrCat(scratch(), "/", name);
+    std::string path = absl::StrCat(scratch(), "/", name);
     EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
     return path;
   }

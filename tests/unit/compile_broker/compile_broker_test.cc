@@ -65,6 +65,7 @@ TEST_F(CompileBrokerTest, JobsAreTakenInOrderOfArrival) {
   auto ticket = Submit(first);
   ASSERT_TRUE(ticket->Saw("load"));
   std::vector<std::unique_ptr<Ticket>> others;
+  others.reserve(4);
   for (int i = 0; i < 4; ++i) {
     others.push_back(Submit(Request("ok", absl::StrCat("b", 9 - i))));
   }
@@ -138,12 +139,13 @@ TEST_F(CompileBrokerTest, ManyThreadsMaySubmit) {
   options.parallel_jobs = 3;
   broker_ = std::make_unique<CompileBroker>(options, *cache_, Clock::Real(),
                                             metrics_);
-  constexpr int kThreads = 4, kKeys = 10;
+  constexpr size_t kThreads = 4, kKeys = 10;
   std::vector<std::unique_ptr<Ticket>> tickets(kThreads * kKeys);
   std::vector<std::thread> threads;
-  for (int t = 0; t < kThreads; ++t) {
+  threads.reserve(kThreads);
+  for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      for (int k = 0; k < kKeys; ++k) {
+      for (size_t k = 0; k < kKeys; ++k) {
         tickets[t * kKeys + k] =
             Submit(Request("ok", absl::StrCat("b", (k + t) % kKeys)));
       }

@@ -256,6 +256,7 @@ TEST_F(WorkerFaultsTest, LastWordsAreTheEndOfTheLogInValidUtf8) {
 TEST_F(WorkerFaultsTest, ThePauseGrowsUpToAMinuteAndASuccessEndsIt) {
   StartBroker(Options());
   std::vector<std::unique_ptr<Ticket>> crashing;
+  crashing.reserve(4);
   for (int i = 0; i < 4; ++i) {
     crashing.push_back(Submit(Request("crash", absl::StrCat("b", i))));
   }

@@ -266,6 +266,7 @@ TEST(MetricsTest, NonsenseAddressIsUnavailable) {
 TEST(MetricsTest, ManyThreadsMayTouchOneMetric) {
   MetricRegistry registry;
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&registry] {
       for (int k = 0; k < 500; ++k) {
