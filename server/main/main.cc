@@ -43,6 +43,10 @@ void TuneAllocator() {
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
 }
 
+// gRPC writes to stderr on its own, in a format of its own, also where the
+// caller reports the error. GRPC_VERBOSITY brings that back.
+void QuietGrpc() { setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0); }
+
 void SetUpLog(const std::string& level) {
   auto logger = spdlog::stderr_color_mt("stokerd");
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%-5l%$ %v");
@@ -101,7 +105,11 @@ int Serve(const Options& options) {
       ModelRepository::Open(options.model_repository, options.model_name);
   if (!repository.ok()) return Die(repository.status());
   auto cache = KernelCache::Open(options.cache, Files::Real(), metrics);
-  if (!cache.ok()) return Die(cache.status());
+  if (!cache.ok()) {
+    return Die(
+        absl::Status(cache.status().code(),
+                     absl::StrCat("--cache: ", cache.status().message())));
+  }
   auto metrics_port = metrics.Serve(options.metrics_listen);
   if (!metrics_port.ok()) return Die(metrics_port.status());
 
@@ -163,6 +171,7 @@ int main(int argc, char** argv) {
   if (!options.has_value()) return exit_code;
   stoker::TuneAllocator();
   stoker::SetUpLog(options->log_level);
+  stoker::QuietGrpc();
   exit_code = stoker::Serve(*options);
   // libtorch's and gRPC's static destructors have nothing left to save and may
   // race with each other; every object of ours is gone by now.

@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace stoker {
@@ -51,6 +53,22 @@ std::string CheckAddress(const std::string& text) {
   return "";
 }
 
+// A finite number of seconds; CLI11's own check lets "nan" pass and prints the
+// largest double in full.
+CLI::Validator Seconds(bool zero_allowed) {
+  auto check = [zero_allowed](const std::string& text) -> std::string {
+    double value = 0;
+    if (absl::SimpleAtod(text, &value) && std::isfinite(value) &&
+        (value > 0 || (zero_allowed && value == 0))) {
+      return "";
+    }
+    return absl::StrCat("expected a number of seconds, ",
+                        zero_allowed ? "at least 0" : "above 0", ", got \"",
+                        text, "\"");
+  };
+  return CLI::Validator(check, zero_allowed ? ">= 0" : "> 0");
+}
+
 }  // namespace
 
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
@@ -91,11 +109,11 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   app.add_option("--repository-poll-seconds", poll_seconds,
                  "how often the repository is read again; 0: never")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
   app.add_option("--drain-seconds", drain_seconds,
                  "time for requests to finish after SIGTERM")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
   app.add_option("--compiler-python", options.compiler_python,
                  "Python that has torch 2.11.0")
@@ -110,7 +128,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   app.add_option("--compile-timeout-seconds", compile_seconds,
                  "limit of one compile")
-      ->check(CLI::PositiveNumber)
+      ->check(Seconds(/*zero_allowed=*/false))
       ->capture_default_str();
   app.add_option("--compile-memory-mb", compile_mb, "limit of one compile")
       ->check(CLI::Range(int64_t{256}, int64_t{1} << 24))
