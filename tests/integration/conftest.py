@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.integration.daemon import Daemon  # noqa: E402
+from tests.integration.daemon import REPO, Daemon  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -61,5 +63,37 @@ def start(tmp_path: Path, kept: Path) -> Callable[..., Daemon]:
         nonlocal count
         count += 1
         return Daemon(root, cache or kept / "kernels", tmp_path / f"stokerd-{count}.log", *arguments)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def serving(
+    tmp_path_factory: pytest.TempPathFactory, exported: Callable[[str], Path], kept: Path
+) -> Iterator[Callable[..., Daemon]]:
+    """serving(["mlp", "tokens"], "--flag") is a ready Daemon that the tests of a file share."""
+    with ExitStack() as running:
+
+        def serve(names: list[str], *arguments: str) -> Daemon:
+            folder = tmp_path_factory.mktemp("serving")
+            for name in names:
+                shutil.copytree(exported(name), folder / "models" / name)
+            daemon = Daemon(folder / "models", kept / "kernels", folder / "stokerd.log", *arguments)
+            running.enter_context(daemon).wait_ready()
+            return daemon
+
+        yield serve
+
+
+@pytest.fixture
+def fake_compiler(tmp_path: Path) -> Callable[..., str]:
+    """fake_compiler("--job", "crash") is the flag for tests/fakes/fake_worker.py as compile worker."""
+
+    def make(*behaviour: str) -> str:
+        script = tmp_path / "fake-python"
+        command = shlex.join([sys.executable, str(REPO / "tests/fakes/fake_worker.py"), *behaviour])
+        script.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {command} "$@"\n')
+        script.chmod(0o755)
+        return f"--compiler-python={script}"
 
     return make

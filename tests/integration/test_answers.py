@@ -1,0 +1,192 @@
+"""Proves that every model answers what PyTorch answers, on the tier and bucket that its shape calls for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+import torch
+from torch import Tensor
+
+from tests.integration.daemon import Daemon
+from tests.integration.wire import assert_same, eager, raw_request, read, stub, typed_request
+
+Inputs = dict[str, Tensor]
+COMPILED = ["mlp", "identity", "allkinds", "tokens", "hostile", "static", "nobatch", "renamed"]
+
+
+@pytest.fixture(scope="module")
+def compiled(serving: Callable[..., Daemon]) -> Daemon:
+    # Whether a compiled form of a tiny model pays is the machine's to say, so nobody asks it here.
+    return serving(COMPILED, "--no-promotion-checks")
+
+
+@pytest.fixture(scope="module")
+def uncompiled(serving: Callable[..., Daemon]) -> Daemon:
+    return serving([*COMPILED, "ragged"], "--no-compile")
+
+
+@pytest.fixture(scope="module")
+def compiled_channel(compiled: Daemon) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(compiled.address) as channel:
+        yield channel
+
+
+@pytest.fixture(scope="module")
+def uncompiled_channel(uncompiled: Daemon) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(uncompiled.address) as channel:
+        yield channel
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(1)
+
+
+def rows(batch: int) -> Inputs:
+    return {"x": torch.randn(batch, 16)}
+
+
+def all_kinds(batch: int) -> Inputs:
+    return {
+        "in_bool": torch.rand(batch, 3) < 0.5,
+        "in_uint8": torch.randint(0, 255, (batch, 3), dtype=torch.uint8),
+        "in_int8": torch.randint(-128, 127, (batch, 3), dtype=torch.int8),
+        "in_int16": torch.randint(-(1 << 15), (1 << 15) - 1, (batch, 3), dtype=torch.int16),
+        "in_int32": torch.randint(-(1 << 31), (1 << 31) - 1, (batch, 3), dtype=torch.int32),
+        "in_int64": torch.randint(-(1 << 62), 1 << 62, (batch, 3)),
+        "in_fp16": torch.randn(batch, 3, dtype=torch.float16),
+        "in_bf16": torch.randn(batch, 3, dtype=torch.bfloat16),
+        "in_fp32": torch.randn(batch, 3),
+        "in_fp64": torch.randn(batch, 3, dtype=torch.float64),
+    }
+
+
+def sentences(batch: int, length: int) -> Inputs:
+    """The last row is masked at its end, so that the mask counts."""
+    mask = torch.ones(batch, length, dtype=torch.long)
+    mask[-1, length // 2 + 1 :] = 0
+    return {"ids": torch.randint(0, 100, (batch, length)), "mask": mask}
+
+
+def indices(batch: int) -> Inputs:
+    def integers(low: int, high: int) -> Tensor:
+        return torch.randint(low, high + 1, (batch, 4))
+
+    return {
+        "values": torch.randn(batch, 8),
+        "ids": integers(0, 9),
+        "gather_index": integers(0, 7),
+        "table_index": integers(-6, 5),
+        "scatter_index": integers(0, 7),
+        "dividend": integers(-100, 100),
+        "divisor": integers(1, 7) * (1 - 2 * integers(0, 1)),
+    }
+
+
+def columns(length: int) -> Inputs:
+    return {"x": torch.randn(4, length)}
+
+
+def pairs(batch: int) -> Inputs:
+    whole = torch.iinfo(torch.int32)
+    return {name: torch.randint(whole.min, whole.max, (batch, 16), dtype=torch.int32) for name in ("INPUT0", "INPUT1")}
+
+
+# model, its inputs' maker, the sizes, the bucket that serves them when all buckets are compiled
+CASES = [
+    ("mlp", rows, (1,), "batch=1"),
+    ("mlp", rows, (8,), "batch=8"),
+    ("mlp", rows, (5,), "batch=8"),
+    ("identity", rows, (4,), "batch=4"),
+    ("identity", rows, (3,), "batch=4"),
+    ("identity", rows, (31,), "batch=32"),
+    ("allkinds", all_kinds, (1,), "batch=1"),
+    ("allkinds", all_kinds, (4,), "batch=4"),
+    ("allkinds", all_kinds, (3,), "batch=4"),
+    ("tokens", sentences, (1, 8), "batch=1,tokens=8"),
+    ("tokens", sentences, (4, 32), "batch=4,tokens=32"),
+    ("tokens", sentences, (3, 8), "batch=4,tokens=8"),
+    ("tokens", sentences, (1, 20), "batch=1,tokens=32"),
+    ("tokens", sentences, (2, 5), "batch=4,tokens=8"),
+    ("tokens", sentences, (2, 1), "batch=4,tokens=8"),
+    ("tokens", sentences, (2, 40), "none"),
+    ("hostile", indices, (1,), "batch=1"),
+    ("hostile", indices, (4,), "batch=4"),
+    ("hostile", indices, (2,), "batch=4"),
+    ("static", rows, (2,), "static"),
+    ("nobatch", columns, (8,), "x.1=8"),
+    ("nobatch", columns, (5,), "none"),
+    ("nobatch", columns, (32,), "none"),
+    ("renamed", pairs, (1,), "batch=1"),
+    ("renamed", pairs, (8,), "batch=8"),
+    ("renamed", pairs, (6,), "batch=8"),
+]  # fmt: skip
+CASE_IDS = [f"{model}-{'x'.join(map(str, sizes))}" for model, _, sizes, _ in CASES]
+
+
+@pytest.mark.parametrize("model, make, sizes, bucket", CASES, ids=CASE_IDS)
+def test_compiled(
+    compiled: Daemon,
+    compiled_channel: grpc.Channel,
+    model: str,
+    make: Callable[..., Inputs],
+    sizes: tuple[int, ...],
+    bucket: str,
+) -> None:
+    tier = "eager" if bucket == "none" else "aot"
+    inputs = make(*sizes)
+
+    def answered() -> float:
+        return compiled.metric("stoker_tier_requests_total", model=model, tier=tier, bucket=bucket)
+
+    before = answered()
+    assert_same(read(stub(compiled_channel).ModelInfer(raw_request(model, inputs))), eager(model, inputs))
+    assert answered() == before + 1
+
+
+@pytest.mark.parametrize("model, make, sizes, bucket", CASES, ids=CASE_IDS)
+def test_uncompiled(
+    uncompiled_channel: grpc.Channel, model: str, make: Callable[..., Inputs], sizes: tuple[int, ...], bucket: str
+) -> None:
+    inputs = make(*sizes)
+    assert_same(read(stub(uncompiled_channel).ModelInfer(raw_request(model, inputs))), eager(model, inputs))
+
+
+@pytest.mark.parametrize("positive", [0, 1, 5, 8])
+def test_output_as_long_as_the_values_say(uncompiled_channel: grpc.Channel, positive: int) -> None:
+    x = -torch.rand(8) - 0.1
+    x[torch.randperm(8)[:positive]] *= -1
+    answer = read(stub(uncompiled_channel).ModelInfer(raw_request("ragged", {"x": x})))
+    assert answer["positions"].shape == (positive, 1)
+    assert_same(answer, eager("ragged", {"x": x}))
+
+
+@pytest.mark.parametrize("model", ["mlp", "tokens", "hostile", "renamed"])
+def test_typed_contents(compiled_channel: grpc.Channel, model: str) -> None:
+    inputs = {"mlp": rows, "tokens": lambda n: sentences(n, 7), "hostile": indices, "renamed": pairs}[model](3)
+    assert_same(read(stub(compiled_channel).ModelInfer(typed_request(model, inputs))), eager(model, inputs))
+
+
+@pytest.mark.parametrize(
+    "outputs", [["pooled"], ["token_embeddings"], ["pooled", "token_embeddings"]], ids="-".join
+)
+def test_outputs_asked_for_come_in_that_order(compiled_channel: grpc.Channel, outputs: list[str]) -> None:
+    inputs = sentences(3, 7)
+    expected = eager("tokens", inputs)
+    answer = read(stub(compiled_channel).ModelInfer(raw_request("tokens", inputs, outputs)))
+    assert_same(answer, {name: expected[name] for name in outputs})
+
+
+def test_inputs_come_in_any_order(compiled_channel: grpc.Channel) -> None:
+    inputs = pairs(3)
+    swapped = dict(reversed(inputs.items()))
+    assert_same(read(stub(compiled_channel).ModelInfer(raw_request("renamed", swapped))), eager("renamed", inputs))
+
+
+def test_answer_says_whose_it_is(compiled_channel: grpc.Channel) -> None:
+    request = raw_request("mlp", rows(1))
+    request.id = "request 7 of Zo\u00eb"
+    answer = stub(compiled_channel).ModelInfer(request)
+    assert (answer.id, answer.model_name, answer.model_version) == (request.id, "mlp", "1")
