@@ -1,8 +1,9 @@
 """A compile worker without a compiler: speaks compiler/protocol.py's protocol by a script.
 
-    fake_worker.py [--start BEHAVIOUR] --reply-fd N --scratch FOLDER
+    fake_worker.py [--start BEHAVIOUR] [--job BEHAVIOUR] --reply-fd N --scratch FOLDER
 
-The behaviour of each job is the stem of its program's name: "/any/crash.pt2" crashes the worker.
+The behaviour of each job is the stem of its program's name, "/any/crash.pt2" crashes the worker,
+unless --job says one for all of them.
 START lists those of the start, JOBS those of jobs. Jobs run on threads, so several can be open.
 Every start and every job is a line of FOLDER/journal. "gated" behaviours wait until somebody opens
 the FIFO FOLDER/gate for writing (a job: FOLDER/<key>.gate); no behaviour sleeps.
@@ -70,7 +71,8 @@ class Worker:
         folder = Path(job["stage"])
         (folder / "model.so").write_bytes(b"machine code of " + job["key"].encode())
         fields = {name: job[name] for name in ("key", "model", "bucket", "factors")}
-        toolchain = {"torch": "0.0.fake", "march": job["march"], "simdlen": job["simdlen"]}
+        torch = job["factors"].get("torch", "0.0.fake")
+        toolchain = {"torch": torch, "march": job["march"], "simdlen": job["simdlen"]}
         description = {
             "inputs": [], "outputs": 1, "validity_output": None, "guards": [], "constants": [],
             "phases": PHASES, "seconds": 7.5, "peak_rss_bytes": 1 << 20, "toolchain": toolchain,
@@ -231,13 +233,14 @@ def main() -> None:
     parser.add_argument("--reply-fd", type=int, required=True)
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--start", choices=sorted(START), default="ready")
+    parser.add_argument("--job", choices=sorted(JOBS))
     options = parser.parse_args()
     worker = Worker(options.reply_fd, options.scratch)
     worker.journal(f"start {options.start} {os.getpid()}")
     START[options.start](worker)
     for line in sys.stdin:
         job = json.loads(line)
-        behaviour = Path(job["program"]).stem
+        behaviour = options.job or Path(job["program"]).stem
         worker.journal(f"job {behaviour} {job['bucket']}")
         threading.Thread(target=JOBS[behaviour], args=(worker, job), daemon=True).start()
     os._exit(0)  # the threads of hanging jobs end with the process

@@ -36,6 +36,8 @@ class Daemon:
     def __init__(self, repository: Path, cache: Path, log: Path, *arguments: str) -> None:
         self.log_path = log
         self._log_file = open(log, "wb")
+        if not any(argument.startswith("--compiler-python=") for argument in arguments):
+            arguments += (f"--compiler-python={sys.executable}",)
         self.process = subprocess.Popen(
             [
                 str(STOKERD),
@@ -43,7 +45,6 @@ class Daemon:
                 f"--cache={cache}",
                 "--listen=127.0.0.1:0",
                 "--metrics-listen=127.0.0.1:0",
-                f"--compiler-python={sys.executable}",
                 *arguments,
             ],
             stdin=subprocess.DEVNULL,
