@@ -5,10 +5,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "batching/batch.h"

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -90,7 +91,7 @@ class BatchRunner {
 
 struct BatcherOptions {
   std::string name;  // thread names: "dev-<name>"
-  int threads = 1;   // device threads (instances)
+  int threads = 1;   // device threads (instances), at least 1
   int max_queue_requests = 1024;
   Labels labels;  // model, version
 };
