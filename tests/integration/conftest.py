@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -83,6 +84,17 @@ def serving(
             return daemon
 
         yield serve
+
+
+@pytest.fixture
+def fresh_cache(kept: Path) -> Iterator[Path]:
+    """A kernel cache without an entry, but with the compiler's precompiled headers of earlier runs."""
+    fresh = Path(tempfile.mkdtemp(prefix="fresh-", dir=kept))
+    headers = kept / "kernels/v1/scratch/headers"
+    if headers.exists():
+        shutil.copytree(headers, fresh / "v1/scratch/headers", copy_function=os.link)
+    yield fresh
+    shutil.rmtree(fresh)
 
 
 @pytest.fixture

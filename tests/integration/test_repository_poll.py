@@ -1,0 +1,125 @@
+"""Proves that a watched repository is followed without a failed request: versions come, go and change."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from tests.integration.clients import infer, rows
+from tests.integration.daemon import Daemon, eventually, write_yaml
+
+POLL = "--repository-poll-seconds=0.2"
+MLP, IDENTITY = 4, 16  # values in a row of the answer
+
+
+class Traffic:
+    """Requests without a pause, each of which has to be answered."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.answered = 0
+        self.width = 0  # of the newest answer
+        self.failure: Exception | None = None
+        self._daemon = daemon
+        self._stop = threading.Event()
+
+    def run(self) -> None:
+        with self._daemon.client() as client:
+            while not self._stop.is_set():
+                try:
+                    self.width = infer(client, rows(2)).shape[1]
+                    self.answered += 1
+                except Exception as error:
+                    self.failure = error
+                    return
+
+    def sees(self, width: int) -> None:
+        """Waits for an answer of this width."""
+        eventually(lambda: self.failure is not None or self.width == width, f"answers of width {width}")
+        assert self.failure is None
+
+    def stop(self) -> None:
+        self._stop.set()
+
+
+@contextmanager
+def traffic(daemon: Daemon) -> Iterator[Traffic]:
+    requests = Traffic(daemon)
+    thread = threading.Thread(target=requests.run)
+    thread.start()
+    try:
+        yield requests
+    finally:
+        requests.stop()
+        thread.join()
+    assert requests.failure is None
+    assert requests.answered > 0
+
+
+def put(version: Path, source: Path) -> None:
+    """As an operator should: complete at once."""
+    half = version.with_name(version.name + ".part")
+    shutil.copytree(source, half)
+    half.rename(version)
+
+
+def test_versions_come_and_go_under_traffic(repository, start, exported) -> None:
+    root = repository("mlp", "renamed")
+    versions = root / "mlp"
+    with start(root, POLL, "--no-compile") as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        with traffic(daemon) as requests:
+            requests.sees(MLP)
+            put(versions / "2", exported("identity") / "1")
+            requests.sees(IDENTITY)
+            eventually(lambda: not client.is_model_ready("mlp", "1"), "version 1 is unloaded")
+            shutil.rmtree(versions / "2")
+            requests.sees(MLP)  # the older version is the newest again
+        assert client.is_model_ready("mlp", "1") and client.is_model_ready("renamed")
+        assert daemon.metric("stoker_requests_total", model="mlp", outcome="ok") == requests.answered
+        assert daemon.stop() == 0
+
+
+def test_a_version_that_cannot_load_replaces_nothing(repository, start, exported, tmp_path: Path) -> None:
+    root = repository("mlp")
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "model.pt2").write_bytes(b"not an archive")
+    with start(root, POLL, "--no-compile") as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        with traffic(daemon) as requests:
+            put(root / "mlp/2", bad)
+            eventually(lambda: "mlp:2: new -> failed" in daemon.log(), "version 2 was refused")
+            before = requests.answered
+            eventually(lambda: requests.answered > before + 3, "version 1 still answers")
+        assert client.is_server_ready() and client.is_model_ready("mlp", "1")
+        assert daemon.stop() == 0
+
+
+def test_a_removed_model_is_unloaded(repository, start) -> None:
+    root = repository("mlp", "renamed")
+    with start(root, POLL, "--no-compile") as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        shutil.rmtree(root / "mlp")
+        eventually(lambda: not client.is_model_ready("mlp"), "mlp is unloaded")
+        with pytest.raises(InferenceServerException, match="unknown model: 'mlp'"):
+            infer(client, rows(2))
+        eventually(lambda: "mlp:1: draining -> unloaded" in daemon.log(), "mlp is gone")
+        assert client.is_model_ready("renamed") and client.is_server_ready()
+        assert [line.name for line in client.get_model_repository_index().models] == ["renamed"]
+        assert daemon.stop() == 0
+
+
+def test_a_changed_model_yaml_is_read_again(repository, start) -> None:
+    root = repository("mlp")
+    with start(root, POLL, "--no-compile") as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        with traffic(daemon):
+            write_yaml(root / "mlp", max_batch=2, buckets={"batch": [2]})
+            eventually(lambda: client.get_model_config("mlp").config.max_batch_size == 2, "the new limit")
+        assert daemon.stop() == 0
