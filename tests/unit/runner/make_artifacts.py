@@ -1,0 +1,191 @@
+"""Makes what the runner's torch tests open: programs, and artifacts of some of them.
+
+    python make_artifacts.py FOLDER
+
+FOLDER/<program>.pt2 are exported programs and damaged copies; FOLDER/<artifact>/ are artifacts,
+compiled by `compiler.worker` over its protocol. FOLDER/stamp names the sources that everything was
+made from; nothing is made again while they stay the same. FOLDER.scratch keeps the compiler's caches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import Dim
+
+from compiler import toolchain
+from compiler.protocol import encode
+from tests.fakes import malicious_pt2
+
+ROOT = Path(__file__).resolve().parents[3]
+THREADS = 2
+TIMEOUT_SECONDS = 300
+# Artifact: program and batch size. The two of "wide" share one set of weights.
+ARTIFACTS = {"lookup4": ("lookup", 4), "dtypes2": ("dtypes", 2), "wide2": ("wide", 2), "wide3": ("wide", 3)}
+DAMAGED = ["sample_inputs", "pickled_weight", "pickled_constant", "file_operator", "wrong_shape", "huge_weight"]
+DTYPES = "bool uint8 uint16 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
+
+
+class Lookup(torch.nn.Module):
+    """Both operations that a value can make fail, and every kind of tensor that a program owns.
+
+    Row i of the table is (i, 10 i), so that answers can be told by heart.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(10, 2)
+        self.table.weight = torch.nn.Parameter(torch.tensor([[i, 10.0 * i] for i in range(10)]))
+        self.tied = torch.nn.Linear(2, 10, bias=False)
+        self.tied.weight = self.table.weight
+        self.register_buffer("shift", torch.tensor([0.5]), persistent=False)
+        self.scale = torch.tensor([2.0, 1.0])
+
+    def forward(self, ids: torch.Tensor, divisor: torch.Tensor) -> dict[str, torch.Tensor]:
+        rows = self.table(ids)
+        return {
+            "total": (rows * self.scale).sum(1) + self.shift,
+            "quotient": ids // divisor,
+            "columns": rows.transpose(1, 2),
+            "logits": self.tied(rows[:, 0]),
+            "given": ids,
+        }
+
+
+class Dtypes(torch.nn.Module):
+    """One input and one output of every element type, an output of rank 0, and a number."""
+
+    def forward(self, *inputs: torch.Tensor) -> dict[str, Any]:
+        outputs = {}
+        for name, x in zip(DTYPES, inputs, strict=True):
+            outputs[name] = ~x if name == "bool" else x.clone() if name == "uint16" else x + 1
+        outputs["sum"] = inputs[DTYPES.index("float32")].sum()
+        return outputs
+
+
+class Wide(torch.nn.Module):
+    """16 MB of weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = torch.nn.Linear(512, 4096)
+        self.down = torch.nn.Linear(4096, 512)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.down(torch.relu(self.up(x)))
+
+
+class Counter(torch.nn.Module):
+    """Writes into its buffer and into its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        return x.mul_(2) + self.count
+
+
+def programs() -> dict[str, torch.export.ExportedProgram]:
+    torch.manual_seed(0)
+    batch = Dim("batch", min=1, max=64)
+    typed = tuple(torch.zeros(2, 3).to(getattr(torch, name)) for name in DTYPES)
+    lookup = (torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 1, dtype=torch.int64))
+    wide = (torch.zeros(2, 512),)
+    export = torch.export.export
+    return {
+        "lookup": export(Lookup().eval(), lookup, dynamic_shapes=({0: batch}, {0: batch})),
+        "dtypes": export(Dtypes(), typed, dynamic_shapes=(tuple({0: batch} for _ in typed),)),
+        "wide": export(Wide().eval(), wide, dynamic_shapes=({0: batch},)),
+        "counter": export(Counter().eval(), (torch.ones(2, 3),)),
+    }
+
+
+def scratch(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".scratch")
+
+
+def jobs(folder: Path) -> list[dict[str, Any]]:
+    march, simdlen = toolchain.host_target()
+    result = []
+    for i, (artifact, (program, size)) in enumerate(ARTIFACTS.items()):
+        path = folder / f"{program}.pt2"
+        (symbol,) = torch.export.load(path).range_constraints
+        stage = folder / artifact
+        stage.mkdir()
+        result.append(
+            {
+                "op": "compile", "id": i, "key": "0" * 64, "factors": {},
+                "model": f"{program}:1", "bucket": f"batch={size}", "program": str(path),
+                "sizes": {str(symbol): size}, "threads": THREADS, "march": march, "simdlen": simdlen,
+                "stage": str(stage), "scratch": str(scratch(folder)),
+                "timeout_seconds": TIMEOUT_SECONDS, "memory_bytes": 8 << 30,
+            }  # fmt: skip
+        )
+    return result
+
+
+def compile_all(folder: Path) -> None:
+    """One worker, one job at a time."""
+    replies, reply_fd = os.pipe()
+    command = [sys.executable, "-m", "compiler.worker", "--reply-fd", str(reply_fd)]
+    command += ["--scratch", str(scratch(folder))]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[reply_fd], cwd=ROOT)
+    os.close(reply_fd)
+    assert worker.stdin is not None
+    pending = jobs(folder)
+    with worker.stdin, os.fdopen(replies) as lines:
+        for line in lines:
+            reply = json.loads(line)
+            if reply["event"] == "failed":
+                raise SystemExit(f"{pending[0]['model']} {pending[0]['bucket']}: {reply['message']}")
+            if reply["event"] == "done":
+                print(f"{pending[0]['stage']}: {reply['seconds']} s", flush=True)
+                pending.pop(0)
+            if reply["event"] in ("ready", "done"):
+                if not pending:
+                    break
+                worker.stdin.write(encode(pending[0]))
+                worker.stdin.flush()
+    if worker.wait() != 0 or pending:
+        raise SystemExit(f"the worker ended with {worker.returncode}, {len(pending)} jobs open")
+
+
+def stamp() -> str:
+    """A digest of all that the outcome depends on."""
+    sources = [*sorted((ROOT / "compiler").iterdir()), Path(__file__), Path(malicious_pt2.__file__)]
+    digest = hashlib.sha256(torch.__version__.encode())
+    digest.update(str(toolchain.host_target()).encode())
+    for source in sources:
+        if source.is_file():
+            digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+def main(folder: Path) -> None:
+    current = stamp()
+    stamp_file = folder / "stamp"
+    if stamp_file.exists() and stamp_file.read_text() == current:
+        print("up to date")
+        return
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, program in programs().items():
+        torch.export.save(program, folder / f"{name}.pt2")
+    for kind in DAMAGED:
+        malicious_pt2.build(kind, folder / "lookup.pt2", folder / f"{kind}.pt2")
+    compile_all(folder)
+    stamp_file.write_text(current)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
