@@ -28,6 +28,10 @@ WRAPPER_OPTIMISATION = "O0"
 ARTIFACT = "model.so"
 EXTERN_NODES = "model.json"
 
+# Part of every artifact's key: change it together with the one in server/models/warmup_plan.cc
+# whenever other code may come out of the same program.
+RECIPE = "1"
+
 
 @dataclass
 class Job:
@@ -69,6 +73,8 @@ class Job:
         )
         if job.threads < 1:
             raise ValueError(f"threads: expected at least 1, got {job.threads}")
+        if job.factors.get("recipe", RECIPE) != RECIPE:
+            raise ValueError(f"recipe: this compiler makes {RECIPE}, the job asks for {job.factors['recipe']}")
         toolchain.check_target(job.march, job.simdlen)
         return job
 

@@ -38,6 +38,7 @@ from compiler.refused import Refused
 POLL_SECONDS = 0.2  # how often time and memory are looked at
 LOG_LINES = 30  # of a failed child, kept for its message
 MESSAGE_CHARACTERS = 8000
+NICENESS = 10  # of a job: requests that are served meanwhile come first
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -251,6 +252,7 @@ def _be_child(job: Job, parent: int, replies: int, log: int, inherited: list[int
     status = 1
     try:
         os.setpgid(0, 0)
+        os.nice(NICENESS)
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)

@@ -1,4 +1,5 @@
 // The loader of libtorch_cpu's executables.
+#include <c10/util/Logging.h>
 #include <torch/version.h>
 
 #include <utility>
@@ -47,6 +48,10 @@ class CpuLoader : public ExecutableLoader {
 
 std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
   KeepErrorsCheap();
+  // nativert warns of every operator that it has no static kernel for, at each
+  // open. Who asks torch for more by its own variable gets it.
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+  c10::initLogging();
   return std::make_unique<CpuLoader>();
 }
 
