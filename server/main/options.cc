@@ -38,6 +38,12 @@ std::string DefaultCompilerFolder() {
   return STOKER_SOURCE_DIR;
 }
 
+// "minilm" of "models/minilm/" and of "." there.
+std::string NameOfFolder(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::canonical(path, error).filename().string();
+}
+
 std::string CheckAddress(const std::string& text) {
   const size_t colon = text.rfind(':');
   const std::string port =
@@ -97,7 +103,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->required()
       ->check(CLI::ExistingDirectory);
   app.add_option("--model-name", options.model_name,
-                 "name of the model when the folder holds model.pt2 itself");
+                 "name of the model when the folder holds model.pt2 itself; "
+                 "else the folder's");
   app.add_option("--cache", options.cache, "folder of compiled artifacts")
       ->capture_default_str();
   app.add_option("--listen", options.listen, "gRPC address; port 0: any")
@@ -151,6 +158,9 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
     }
     exit_code = asked ? 0 : 2;
     return std::nullopt;
+  }
+  if (options.model_name.empty()) {
+    options.model_name = NameOfFolder(options.model_repository);
   }
   options.repository_poll = absl::Seconds(poll_seconds);
   options.drain = absl::Seconds(drain_seconds);

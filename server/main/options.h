@@ -10,7 +10,8 @@ namespace stoker {
 
 struct Options {
   std::string model_repository;
-  std::string model_name;  // of a folder that holds model.pt2 itself
+  std::string model_name;  // of a folder that holds model.pt2 itself; its name
+                           // unless given
   std::string cache;       // the kernel cache's folder
   std::string listen = "0.0.0.0:8001";
   std::string metrics_listen = "0.0.0.0:8002";
