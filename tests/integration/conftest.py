@@ -72,14 +72,20 @@ def start(tmp_path: Path, kept: Path) -> Callable[..., Daemon]:
 def serving(
     tmp_path_factory: pytest.TempPathFactory, exported: Callable[[str], Path], kept: Path
 ) -> Iterator[Callable[..., Daemon]]:
-    """serving(["mlp", "tokens"], "--flag") is a ready Daemon that the tests of a file share."""
+    """serving(["mlp", "tokens"], "--flag") is a ready Daemon that the tests of a file share.
+
+    With uncompiled=True eager answers everything.
+    """
     with ExitStack() as running:
 
-        def serve(names: list[str], *arguments: str) -> Daemon:
+        def serve(names: list[str], *arguments: str, uncompiled: bool = False) -> Daemon:
             folder = tmp_path_factory.mktemp("serving")
             for name in names:
                 shutil.copytree(exported(name), folder / "models" / name)
-            daemon = Daemon(folder / "models", kept / "kernels", folder / "stokerd.log", *arguments)
+            # A full cache would be used without a compiler too.
+            cache = folder / "empty" if uncompiled else kept / "kernels"
+            flags = [*arguments, "--no-compile"] if uncompiled else arguments
+            daemon = Daemon(folder / "models", cache, folder / "stokerd.log", *flags)
             running.enter_context(daemon).wait_ready()
             return daemon
 
