@@ -24,7 +24,7 @@ def compiled(serving: Callable[..., Daemon]) -> Daemon:
 
 @pytest.fixture(scope="module")
 def uncompiled(serving: Callable[..., Daemon]) -> Daemon:
-    return serving([*COMPILED, "ragged"], "--no-compile")
+    return serving([*COMPILED, "ragged"], uncompiled=True)
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +90,12 @@ def columns(length: int) -> Inputs:
 
 
 def pairs(batch: int) -> Inputs:
-    whole = torch.iinfo(torch.int32)
-    return {name: torch.randint(whole.min, whole.max, (batch, 16), dtype=torch.int32) for name in ("INPUT0", "INPUT1")}
+    limits = torch.iinfo(torch.int32)
+
+    def integers() -> Tensor:
+        return torch.randint(limits.min, limits.max, (batch, 16), dtype=torch.int32)
+
+    return {"INPUT0": integers(), "INPUT1": integers()}
 
 
 # model, its inputs' maker, the sizes, the bucket that serves them when all buckets are compiled
@@ -126,6 +130,10 @@ CASES = [
 CASE_IDS = [f"{model}-{'x'.join(map(str, sizes))}" for model, _, sizes, _ in CASES]
 
 
+def infer(channel: grpc.Channel, model: str, inputs: Inputs) -> dict[str, Tensor]:
+    return read(stub(channel).ModelInfer(raw_request(model, inputs)))
+
+
 @pytest.mark.parametrize("model, make, sizes, bucket", CASES, ids=CASE_IDS)
 def test_compiled(
     compiled: Daemon,
@@ -136,37 +144,43 @@ def test_compiled(
     bucket: str,
 ) -> None:
     tier = "eager" if bucket == "none" else "aot"
+    before = compiled.metric("stoker_tier_requests_total", model=model, tier=tier, bucket=bucket)
     inputs = make(*sizes)
-
-    def answered() -> float:
-        return compiled.metric("stoker_tier_requests_total", model=model, tier=tier, bucket=bucket)
-
-    before = answered()
-    assert_same(read(stub(compiled_channel).ModelInfer(raw_request(model, inputs))), eager(model, inputs))
-    assert answered() == before + 1
+    assert_same(infer(compiled_channel, model, inputs), eager(model, inputs))
+    assert compiled.metric("stoker_tier_requests_total", model=model, tier=tier, bucket=bucket) == before + 1
 
 
 @pytest.mark.parametrize("model, make, sizes, bucket", CASES, ids=CASE_IDS)
 def test_uncompiled(
-    uncompiled_channel: grpc.Channel, model: str, make: Callable[..., Inputs], sizes: tuple[int, ...], bucket: str
+    uncompiled: Daemon,
+    uncompiled_channel: grpc.Channel,
+    model: str,
+    make: Callable[..., Inputs],
+    sizes: tuple[int, ...],
+    bucket: str,
 ) -> None:
+    before = uncompiled.metric("stoker_tier_requests_total", model=model, tier="eager", bucket=bucket)
     inputs = make(*sizes)
-    assert_same(read(stub(uncompiled_channel).ModelInfer(raw_request(model, inputs))), eager(model, inputs))
+    assert_same(infer(uncompiled_channel, model, inputs), eager(model, inputs))
+    after = uncompiled.metric("stoker_tier_requests_total", model=model, tier="eager", bucket=bucket)
+    assert after == before + 1
 
 
 @pytest.mark.parametrize("positive", [0, 1, 5, 8])
 def test_output_as_long_as_the_values_say(uncompiled_channel: grpc.Channel, positive: int) -> None:
     x = -torch.rand(8) - 0.1
     x[torch.randperm(8)[:positive]] *= -1
-    answer = read(stub(uncompiled_channel).ModelInfer(raw_request("ragged", {"x": x})))
+    answer = infer(uncompiled_channel, "ragged", {"x": x})
     assert answer["positions"].shape == (positive, 1)
     assert_same(answer, eager("ragged", {"x": x}))
 
 
 @pytest.mark.parametrize("model", ["mlp", "tokens", "hostile", "renamed"])
 def test_typed_contents(compiled_channel: grpc.Channel, model: str) -> None:
-    inputs = {"mlp": rows, "tokens": lambda n: sentences(n, 7), "hostile": indices, "renamed": pairs}[model](3)
-    assert_same(read(stub(compiled_channel).ModelInfer(typed_request(model, inputs))), eager(model, inputs))
+    makers = {"mlp": rows, "tokens": lambda n: sentences(n, 7), "hostile": indices, "renamed": pairs}
+    inputs = makers[model](3)
+    answer = stub(compiled_channel).ModelInfer(typed_request(model, inputs))
+    assert_same(read(answer), eager(model, inputs))
 
 
 @pytest.mark.parametrize(
@@ -182,7 +196,7 @@ def test_outputs_asked_for_come_in_that_order(compiled_channel: grpc.Channel, ou
 def test_inputs_come_in_any_order(compiled_channel: grpc.Channel) -> None:
     inputs = pairs(3)
     swapped = dict(reversed(inputs.items()))
-    assert_same(read(stub(compiled_channel).ModelInfer(raw_request("renamed", swapped))), eager("renamed", inputs))
+    assert_same(infer(compiled_channel, "renamed", swapped), eager("renamed", inputs))
 
 
 def test_answer_says_whose_it_is(compiled_channel: grpc.Channel) -> None:

@@ -26,7 +26,7 @@ from tests.integration.wire import (
 
 @pytest.fixture(scope="module")
 def channel(serving: Callable[..., Daemon]) -> Iterator[grpc.Channel]:
-    daemon = serving(["mlp", "tokens", "allkinds"], "--no-compile")
+    daemon = serving(["mlp", "tokens", "allkinds"], uncompiled=True)
     with grpc.insecure_channel(daemon.address) as channel:
         yield channel
 
@@ -180,7 +180,11 @@ INVALID: list[tuple[str, Request, str]] = [
         raw_request("mlp", {f"x{i}": torch.ones(1) for i in range(10_000)}),
         "expected 1 inputs but got 10000 inputs for model 'mlp'",
     ),
-    ("wrong input name", raw_request("mlp", {"X": rows()["x"]}), "unexpected inference input 'X' for model 'mlp'"),
+    (
+        "wrong input name",
+        raw_request("mlp", {"X": rows()["x"]}),
+        "unexpected inference input 'X' for model 'mlp'",
+    ),
     ("same input twice", same_name_twice(), "input 'ids' already exists in request for model 'tokens'"),
     ("unknown output", raw_request("mlp", rows(), ["z"]), "unexpected inference output 'z' for model 'mlp'"),
     ("same output twice", raw_request("mlp", rows(), ["y", "y"]), "output 'y' is requested more than once"),
@@ -250,7 +254,12 @@ OTHER: list[tuple[str, Request, str, StatusCode]] = [
     ("no model name", mlp(model_name=""), UNKNOWN + "'' is not found", StatusCode.NOT_FOUND),
     ("path for a name", mlp(model_name="../mlp"), UNKNOWN + "'../mlp' is not found", StatusCode.NOT_FOUND),
     ("long name", mlp(model_name="m" * (1 << 20)), UNKNOWN + "'mmmm", StatusCode.NOT_FOUND),
-    ("unknown version", mlp(model_version="7"), UNKNOWN + "'mlp' version 7 is not found", StatusCode.NOT_FOUND),
+    (
+        "unknown version",
+        mlp(model_version="7"),
+        UNKNOWN + "'mlp' version 7 is not found",
+        StatusCode.NOT_FOUND,
+    ),
     (
         "waited too long",
         mlp_parameter("timeout", int64_param=1),
@@ -293,7 +302,7 @@ def test_fault(channel: grpc.Channel, request_: Request, words: str, code: Statu
 
 
 def test_faults_are_counted_under_their_code(serving: Callable[..., Daemon]) -> None:
-    daemon = serving(["mlp"], "--no-compile")
+    daemon = serving(["mlp"], uncompiled=True)
 
     def refused(**labels: str) -> float:
         return daemon.metric("stoker_requests_total", **labels)
