@@ -89,9 +89,10 @@ struct ModelManager::Impl {
   void Poll();
   void Follow(const RepositorySnapshot& snapshot);
   void Reconcile();
-  void Load(Managed& managed);
+  void Load(const std::shared_ptr<Managed>& managed);
   void Unload(Managed& managed, absl::Time deadline);
   void Loaded(Managed& managed, const absl::Status& status);
+  void WarmedUp(Managed& managed);
   void Transition(Managed& managed, VersionState to, std::string reason = "");
   void Publish();
   void StopAll();
@@ -113,7 +114,7 @@ struct ModelManager::Impl {
   std::function<void()> listener;  // set before Start
 
   // The lifecycle thread's own.
-  std::deque<std::unique_ptr<Managed>> versions;
+  std::deque<std::shared_ptr<Managed>> versions;
   bool polled = false;
 
   mutable absl::Mutex mu;
@@ -191,7 +192,7 @@ void ModelManager::Impl::Follow(const RepositorySnapshot& snapshot) {
       (*known)->wanted = true;
       continue;
     }
-    auto managed = std::make_unique<Managed>();
+    auto managed = std::make_shared<Managed>();
     managed->model = desired.model;
     managed->version = desired.version;
     managed->spec = spec;
@@ -211,11 +212,12 @@ std::vector<VersionSnapshot> ModelManager::Impl::Snapshots() const {
 
 void ModelManager::Impl::Reconcile() {
   while (const std::optional<Action> action = NextAction(Snapshots())) {
-    Managed& managed = *versions[static_cast<size_t>(action->index)];
+    const std::shared_ptr<Managed>& managed =
+        versions[static_cast<size_t>(action->index)];
     if (action->kind == Action::Kind::kLoad) {
       Load(managed);
     } else {
-      Unload(managed, deps.clock->Now() + kReplacedVersionDrain);
+      Unload(*managed, deps.clock->Now() + kReplacedVersionDrain);
     }
   }
   std::erase_if(versions, [](const auto& managed) {
@@ -224,23 +226,33 @@ void ModelManager::Impl::Reconcile() {
   });
 }
 
-void ModelManager::Impl::Load(Managed& managed) {
-  Transition(managed, VersionState::kLoading);
-  managed.running = std::make_shared<ModelVersion>(managed.spec, deps);
-  managed.loader =
-      Thread(absl::StrCat("load-", managed.model),
-             [this, &managed, version = managed.running.get()] {
-               const absl::Status loaded = version->Load();
-               Post([this, &managed, loaded] { Loaded(managed, loaded); });
-               if (!loaded.ok()) return;
-               version->WarmUp();
-               Post([this, &managed] {
-                 if (managed.state == VersionState::kWarming) {
-                   Transition(managed, VersionState::kServing);
-                 }
-                 spdlog::info("{}: warm-up done", managed.spec->Label());
-               });
-             });
+void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
+  Transition(*managed, VersionState::kLoading);
+  managed->running = std::make_shared<ModelVersion>(managed->spec, deps);
+  // Events may come after the version was let go, hence the weak pointer.
+  managed->loader = Thread(absl::StrCat("load-", managed->model),
+                           [this, weak = std::weak_ptr<Managed>(managed),
+                            version = managed->running.get()] {
+                             const absl::Status loaded = version->Load();
+                             Post([this, weak, loaded] {
+                               if (auto known = weak.lock())
+                                 Loaded(*known, loaded);
+                             });
+                             if (!loaded.ok()) return;
+                             version->WarmUp();
+                             Post([this, weak] {
+                               if (auto known = weak.lock()) WarmedUp(*known);
+                             });
+                           });
+}
+
+void ModelManager::Impl::WarmedUp(Managed& managed) {
+  if (managed.state == VersionState::kWarming) {
+    Transition(managed, VersionState::kServing);
+  }
+  if (managed.state == VersionState::kServing) {
+    spdlog::info("{}: warm-up done", managed.spec->Label());
+  }
 }
 
 void ModelManager::Impl::Loaded(Managed& managed, const absl::Status& status) {
@@ -308,6 +320,7 @@ void ModelManager::Impl::Publish() {
   auto next = std::make_shared<Published>();
   std::vector<VersionStatus> lines;
   decltype(warming) on_the_way;
+  const bool was_ready = Ready();
   bool settled = polled;
   bool any_serving = false;
   bool any_wanted = false;
@@ -319,13 +332,18 @@ void ModelManager::Impl::Publish() {
     }
     any_serving |= serving;
     any_wanted |= managed->wanted;
-    settled &=
-        !managed->wanted || serving || managed->state == VersionState::kFailed;
     lines.push_back({managed->model, managed->version, managed->state,
                      managed->reason, false});
     if (managed->running != nullptr) {
       on_the_way[{managed->model, managed->version}] = managed->running;
     }
+  }
+  for (const auto& managed : versions) {
+    // A version that is being made ready to replace another takes no server
+    // out of rotation.
+    const bool replaces = was_ready && next->models.contains(managed->model);
+    settled &= !managed->wanted || managed->state == VersionState::kServing ||
+               managed->state == VersionState::kFailed || replaces;
   }
   for (VersionStatus& line : lines) {
     auto model = next->models.find(line.model);
