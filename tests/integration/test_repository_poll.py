@@ -85,6 +85,29 @@ def test_versions_come_and_go_under_traffic(repository, start, exported) -> None
         assert daemon.stop() == 0
 
 
+def test_the_old_version_serves_while_the_new_one_compiles(
+    repository, start, exported, fake_compiler
+) -> None:
+    root = repository("mlp")
+    # mlp's artifacts are in the cache; the one of identity's larger bucket never will be.
+    with start(root) as daemon:
+        daemon.wait_ready()
+        assert daemon.stop() == 0
+    with start(root, POLL, fake_compiler("--job", "hang")) as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        with traffic(daemon) as requests:
+            put(root / "mlp/2", exported("identity") / "1")
+            eventually(lambda: daemon.metric("stoker_compiles_after_ready_total") >= 1, "a compile starts")
+            before = requests.answered
+            eventually(lambda: requests.answered > before + 3, "version 1 still answers")
+            assert requests.width == MLP
+            lines = {line.version: line for line in client.get_model_repository_index().models}
+            assert lines["1"].state == "READY" and lines["2"].state == "LOADING"
+            assert "batch=8: " in lines["2"].reason
+            assert client.is_server_ready() and client.is_model_ready("mlp")
+        assert daemon.stop() == 0
+
+
 def test_a_version_that_cannot_load_replaces_nothing(repository, start, exported, tmp_path: Path) -> None:
     root = repository("mlp")
     bad = tmp_path / "bad"
