@@ -63,6 +63,7 @@ CompileWorkerOptions WorkerOptions(const Options& options) {
   worker.working_folder = options.compiler_folder;
   worker.parallel_jobs = options.compile_jobs;
   worker.job_timeout = options.compile_timeout;
+  worker.start_timeout = options.compile_timeout;
   worker.job_memory_bytes = options.compile_memory_bytes;
   return worker;
 }
