@@ -20,7 +20,7 @@ namespace stoker {
 namespace {
 
 // Big enough that the read() call costs nothing beside the digest.
-constexpr size_t kChunkBytes = 256 * 1024;
+constexpr size_t kChunkBytes = size_t{256} * 1024;
 
 class Digest {
  public:

@@ -11,7 +11,7 @@ constexpr size_t kKernelNameChars = 15;
 
 }  // namespace
 
-Thread::Thread(std::string name, std::function<void()> body)
+Thread::Thread(const std::string& name, std::function<void()> body)
     : thread_(
           [name = name.substr(0, kKernelNameChars), body = std::move(body)] {
             pthread_setname_np(pthread_self(), name.c_str());

@@ -13,7 +13,7 @@ class Thread {
  public:
   Thread() = default;
   // `name` is what top -H and gdb show; the kernel keeps 15 characters of it.
-  Thread(std::string name, std::function<void()> body);
+  Thread(const std::string& name, std::function<void()> body);
   Thread(Thread&&) = default;
   // Joins the thread that was here before.
   Thread& operator=(Thread&& other) noexcept;
