@@ -1,4 +1,4 @@
-"""Proves that the metrics page is clean and tells what happened: requests, batches, tiers, compiles, cache."""
+"""Proves that the metrics page is clean and tells what happened: requests, tiers, compiles, cache."""
 
 from __future__ import annotations
 
