@@ -13,6 +13,19 @@
 #include "rpc/status_mapping.h"
 
 namespace stoker {
+namespace {
+
+// Reads a message once. Where parsing ends before the message does (at a stray
+// end-group tag), protobuf hands back all bytes that it looked ahead, which can
+// lie in two slices; gRPC's own reader takes back one slice at most and aborts
+// the process. Nobody reads on here, so nothing needs to be taken back.
+class ForwardReader final : public grpc::ProtoBufferReader {
+ public:
+  using ProtoBufferReader::ProtoBufferReader;
+  void BackUp(int /*count*/) override {}
+};
+
+}  // namespace
 
 // A parsed request; tensors over its bytes share it.
 struct InferCall::Message {
@@ -34,7 +47,7 @@ struct InferCall::Message {
                                      static_cast<int>(slice.size()));
     }
     grpc::ByteBuffer view(bytes);
-    grpc::ProtoBufferReader reader(&view);
+    ForwardReader reader(&view);
     return reader.status().ok() && request->ParseFromBoundedZeroCopyStream(
                                        &reader, static_cast<int>(length));
   }
