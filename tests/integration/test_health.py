@@ -70,22 +70,19 @@ def test_from_launch_to_stop(
         assert daemon.process.wait(40) == 0
 
 
-def test_unknown_service(repository: Callable[..., Path], start: Callable[..., Daemon], tmp_path: Path) -> None:
-    with start(repository("mlp"), "--no-compile", cache=tmp_path) as daemon:
-        with grpc.insecure_channel(daemon.address) as channel:
-            request = HealthCheckRequest(service="nobody")
-            error = refusal(lambda: HealthStub(channel).Check(request))
-            assert error.code() == StatusCode.NOT_FOUND
-            assert "'liveness', 'readiness', 'startup'" in error.details()
+def test_unknown_service(serving: Callable[..., Daemon]) -> None:
+    with grpc.insecure_channel(serving(["mlp"], uncompiled=True).address) as channel:
+        request = HealthCheckRequest(service="nobody")
+        error = refusal(lambda: HealthStub(channel).Check(request))
+        assert error.code() == StatusCode.NOT_FOUND
+        assert "'liveness', 'readiness', 'startup'" in error.details()
 
 
-def test_reflection(repository: Callable[..., Path], start: Callable[..., Daemon], tmp_path: Path) -> None:
-    with start(repository("mlp"), "--no-compile", cache=tmp_path) as daemon:
-        with grpc.insecure_channel(daemon.address) as channel:
-            database = ProtoReflectionDescriptorDatabase(channel)
-            services = set(database.get_services())
-            assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= services
-            file = database.FindFileContainingSymbol("inference.GRPCInferenceService")
-            (service,) = file.service
-            assert {"ModelInfer", "ModelStreamInfer"} <= {method.name for method in service.method}
-            assert "ModelInferRequest" in {message.name for message in file.message_type}
+def test_reflection(serving: Callable[..., Daemon]) -> None:
+    with grpc.insecure_channel(serving(["mlp"], uncompiled=True).address) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        assert {"inference.GRPCInferenceService", "grpc.health.v1.Health"} <= set(database.get_services())
+        file = database.FindFileContainingSymbol("inference.GRPCInferenceService")
+        (service,) = file.service
+        assert {"ModelInfer", "ModelStreamInfer"} <= {method.name for method in service.method}
+        assert "ModelInferRequest" in {message.name for message in file.message_type}
