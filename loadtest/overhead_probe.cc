@@ -9,6 +9,7 @@
 // median of the blocks' differences. Inputs are INT64 [batch,tokens], all ones:
 // enough for encoder models such as the demo's.
 #include <grpcpp/grpcpp.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -47,6 +48,7 @@ struct Arguments {
   int blocks = 20;
   int runs = 50;
   int threads = 2;
+  int pause_us = 0;
 };
 
 class Remote {
@@ -149,6 +151,9 @@ int main(int argc, char** argv) {
   app.add_option("--blocks", arguments.blocks)->capture_default_str();
   app.add_option("--runs", arguments.runs)->capture_default_str();
   app.add_option("--threads", arguments.threads)->capture_default_str();
+  app.add_option("--pause-us", arguments.pause_us,
+                 "idle time before each run, local and remote")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
   Remote remote(arguments);
@@ -160,8 +165,14 @@ int main(int argc, char** argv) {
   std::vector<double> all_remote, all_local, differences;
   for (int block = 0; block < arguments.blocks; ++block) {
     std::vector<double> r, l;
-    for (int i = 0; i < arguments.runs; ++i) r.push_back(remote.Run());
-    for (int i = 0; i < arguments.runs; ++i) l.push_back(local.Run());
+    for (int i = 0; i < arguments.runs; ++i) {
+      usleep(static_cast<useconds_t>(arguments.pause_us));
+      r.push_back(remote.Run());
+    }
+    for (int i = 0; i < arguments.runs; ++i) {
+      usleep(static_cast<useconds_t>(arguments.pause_us));
+      l.push_back(local.Run());
+    }
     differences.push_back(Median(r) - Median(l));
     all_remote.insert(all_remote.end(), r.begin(), r.end());
     all_local.insert(all_local.end(), l.begin(), l.end());
