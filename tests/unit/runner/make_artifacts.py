@@ -27,7 +27,7 @@ from tests.fakes import malicious_pt2
 
 ROOT = Path(__file__).resolve().parents[3]
 THREADS = 2
-TIMEOUT_SECONDS = 300
+TIMEOUT_SECONDS = 900
 # Artifact: program and batch size. The two of "wide" share one set of weights.
 ARTIFACTS = {"lookup4": ("lookup", 4), "dtypes2": ("dtypes", 2), "wide2": ("wide", 2), "wide3": ("wide", 3)}
 DAMAGED = ["sample_inputs", "pickled_weight", "pickled_constant", "file_operator", "wrong_shape", "huge_weight"]

@@ -165,12 +165,12 @@ TEST_F(ProgramArchiveTest, RefusesPickles) {
 TEST_F(ProgramArchiveTest, RefusesWhatDoesNotFitItsPayload) {
   const int64_t huge = int64_t{1} << 62;
   const json wrong[] = {
-      Meta({2, 4}, {4, 1}),          // two elements too many
-      Meta({2, 3}, {3, 1}, 1),       // one element too far
-      Meta({2, 3}, {4, 1}),          // rows too far apart
-      Meta({huge, 2}, {1, 1}),       // the count overflows
-      Meta({2}, {huge}),             // the extent overflows
-      Meta({2}, {1}, huge * 2 - 1),  // the offset overflows
+      Meta({2, 4}, {4, 1}),       // two elements too many
+      Meta({2, 3}, {3, 1}, 1),    // one element too far
+      Meta({2, 3}, {4, 1}),       // rows too far apart
+      Meta({huge, 2}, {1, 1}),    // the count overflows
+      Meta({2}, {huge}),          // the extent overflows
+      Meta({2}, {1}, INT64_MAX),  // the offset overflows
       Meta({2, 3}, {3, -1}),
       Meta({-2, 3}, {3, 1}),
       Meta({2, 3}, {1}),
