@@ -1,5 +1,5 @@
-// The thread on which answers are written: a device thread hands a finished
-// request over and goes on with the next batch.
+// The thread on which answers are written while device threads are busy: they
+// hand a finished request over and go on with the next batch.
 //
 // Thread-safe.
 #pragma once

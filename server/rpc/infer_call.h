@@ -34,6 +34,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
     Clock& clock;
     MetricRegistry& metrics;
     CompletionThread& completion;
+    std::atomic<int>&
+        submitted;  // requests of all models whose run has not ended
   };
 
   struct Answer {
@@ -44,8 +46,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   using Done = std::function<void(Answer)>;
 
   // Starts a call; `done` is called exactly once: before Start returns when the
-  // request is refused, else on the completion thread. `deadline` is the
-  // client's.
+  // request is refused, else on the completion thread or a device thread.
+  // `deadline` is the client's.
   static std::shared_ptr<InferCall> Start(const Services& services,
                                           const grpc::ByteBuffer& request,
                                           absl::Time deadline, AnswerForm form,
@@ -62,6 +64,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
 
   void Begin(const grpc::ByteBuffer& request) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Submit(const ModelHandle& handle);
+  void HandOver(absl::StatusOr<InferResult> result);
   void End(absl::StatusOr<InferResult> result) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status ClientStatus(const absl::Status& status) const;
   void RecordRefusal(const absl::Status& status);

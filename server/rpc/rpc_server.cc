@@ -41,8 +41,9 @@ struct RpcServer::Impl {
   Impl(const RpcServerOptions& options, ModelManager& models, Clock& clock,
        MetricRegistry& metrics)
       : manager(models),
-        inference(options.server_name, options.server_version,
-                  InferCall::Services{models, clock, metrics, completion}),
+        inference(
+            options.server_name, options.server_version,
+            InferCall::Services{models, clock, metrics, completion, submitted}),
         health([this](const std::string& service) { return Serves(service); }) {
   }
 
@@ -52,6 +53,7 @@ struct RpcServer::Impl {
   ModelManager& manager;
   std::atomic<bool> was_ready = false;
   std::atomic<bool> stopping = false;
+  std::atomic<int> submitted = 0;
   CompletionThread completion;
   InferenceService inference;
   HealthService health;
