@@ -9,6 +9,7 @@
 #include "runner/aot_executable.h"
 #include "runner/eager_executable.h"
 #include "runner/executable_loader.h"
+#include "runner/integer_division.h"
 #include "runner/torch_errors.h"
 #include "runner/weight_store.h"
 
@@ -48,6 +49,7 @@ class CpuLoader : public ExecutableLoader {
 
 std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
   KeepErrorsCheap();
+  MakeTruncatedDivisionSafe();
   // nativert warns of every operator that it has no static kernel for, at each
   // open. Who asks torch for more by its own variable gets it.
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
