@@ -114,6 +114,21 @@ def test_beside_others(
     assert not daemon.ended()
 
 
+@pytest.mark.parametrize("divisor", [-1, 1])
+def test_least_integer(daemon: Daemon, channel: grpc.Channel, divisor: int) -> None:
+    """By -1 the quotient does not fit in 64 bits: x86 traps where PyTorch's divisions wrap around."""
+    inputs = good(2)
+    inputs["dividend"][0], inputs["divisor"][0] = LEAST, divisor
+    answer = read(stub(channel).ModelInfer(raw_request("hostile", inputs)))
+    assert answer["quotient"][0].tolist() == [LEAST] * 4
+    assert answer["truncated"][0].tolist() == [LEAST] * 4
+    assert answer["remainder"][0].tolist() == [0] * 4
+    for name in ("quotient", "truncated", "remainder"):
+        row = {key: value[1:] for key, value in inputs.items()}
+        torch.testing.assert_close(answer[name][1:], eager("hostile", row)[name])
+    assert not daemon.ended()
+
+
 @pytest.mark.parametrize("token", [-1, 100, LEAST, MOST])
 @pytest.mark.parametrize("length", [8, 5, 40], ids=["exact", "padded", "no-bucket"])
 def test_token(daemon: Daemon, channel: grpc.Channel, token: int, length: int) -> None:
