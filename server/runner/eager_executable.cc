@@ -53,7 +53,7 @@ absl::StatusOr<RunResult> EagerExecutable::Run(
     }
     return result;
   } catch (...) {
-    return EagerError("the program refused the values of this request");
+    return EagerError("running the program");
   }
 }
 
