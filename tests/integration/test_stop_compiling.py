@@ -27,10 +27,10 @@ def wait_for_phase(daemon: Daemon, phase: str) -> list[int]:
 
     def there() -> bool:
         with daemon.client() as client:
-            (line,) = client.get_model_repository_index().models
-        return f": {phase}, " in line.reason
+            models = client.get_model_repository_index().models  # none before the folder was read
+        return any(f": {phase}, " in model.reason for model in models)
 
-    eventually(there, f"a compile is in phase {phase}:\n{daemon.log()}")
+    eventually(there, f"a compile is in phase {phase}:\n{daemon.log()}", 240)
     children = daemon.children()
     assert children
     return children
