@@ -21,8 +21,8 @@ from compiler.protocol import PHASES
 from compiler.refused import Refused
 from compiler.specialise import Specialised, specialise
 
-# The wrapper calls kernels and allocates: built without optimisation it costs 1 µs per kernel less
-# than nothing, and saves a third of the build.
+# The wrapper only allocates and calls kernels. MiniLM's costs 0.4 to 3 s more to build with O1, and
+# runs no faster.
 WRAPPER_OPTIMISATION = "O0"
 
 ARTIFACT = "model.so"
