@@ -20,9 +20,13 @@ double StateMetric(const MetricRegistry& metrics, const std::string& state) {
   return MetricValue(metrics, metric::kBucketState.name, labels);
 }
 
+std::shared_ptr<Executable> OneExecutable() {
+  return std::make_shared<FakeExecutable>(
+      "aot", [](absl::Span<const Tensor>) { return RunResult{}; });
+}
+
 std::vector<std::shared_ptr<Executable>> TwoExecutables() {
-  return {std::make_shared<FakeExecutable>(),
-          std::make_shared<FakeExecutable>()};
+  return {OneExecutable(), OneExecutable()};
 }
 
 TEST(BucketSlotTest, StartsPendingAndEmpty) {
