@@ -275,7 +275,7 @@ const std::vector<Fault>& Faults() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DecodeFault, ::testing::ValuesIn(Faults()),
-                         [](const auto& info) { return info.param.name; });
+                         [](const auto& fault) { return fault.param.name; });
 
 // What a shape claims is compared with what arrived before anything is
 // allocated.
@@ -323,7 +323,9 @@ TEST(DecodeRequest, ZeroHidesNoOverflow) {
   request.add_raw_input_contents("");
   // Either answer is safe; a crash or an allocation is not.
   const absl::StatusOr<DecodedRequest> decoded = Decode(request, spec);
-  if (decoded.ok()) EXPECT_EQ(decoded->inputs[0].byte_size, 0u);
+  if (decoded.ok()) {
+    EXPECT_EQ(decoded->inputs[0].byte_size, 0u);
+  }
 }
 
 }  // namespace
