@@ -1,5 +1,5 @@
-// An ExecutableLoader without torch: every program opens as a function of the test's,
-// as "eager", and nothing opens as a compiled artifact.
+// An ExecutableLoader without torch: every program opens as a function of the
+// test's, as "eager", and nothing opens as a compiled artifact.
 //
 //   FakeLoader loader([](absl::Span<const Tensor> inputs) {
 //     return RunResult{.outputs = {inputs[0]}};
