@@ -112,7 +112,7 @@ class Bounds:
         if result.dtype.is_floating_point or result.dtype.is_complex:
             return UNKNOWN
         found = _RULES.get(operator_name(node.target), _no_rule)(self, node)
-        return _at_least_dtype(found, result.dtype)
+        return _within_dtype(found, result.dtype)
 
     def union(self, arguments: list[Any]) -> Range:
         ranges = [self.of(argument) for argument in arguments]
@@ -126,16 +126,18 @@ def _extreme(bounds: list[Size | None], no_worse: Any) -> Size | None:
     return next((b for b in bounds if all(no_worse(b, other) for other in bounds)), None)
 
 
-def _at_least_dtype(found: Range, dtype: torch.dtype) -> Range:
-    """Narrow types bound their values by themselves."""
+def _within_dtype(found: Range, dtype: torch.dtype) -> Range:
+    """Narrow types bound their values by themselves; a range that the type can't hold wraps around."""
     import torch
 
     if dtype == torch.bool:
         return (0, 1)
     info = torch.iinfo(dtype)
-    low = found[0] if found[0] is not None or info.bits > 16 else info.min
-    high = found[1] if found[1] is not None or info.bits > 16 else info.max
-    return (low if low is not None or info.min < 0 else 0, high)
+    own: Range = (info.min, info.max) if info.bits <= 16 else (0 if info.min == 0 else None, None)
+    if any(isinstance(bound, int) and not info.min <= bound <= info.max for bound in found):
+        return own
+    low, high = found
+    return (own[0] if low is None else low, own[1] if high is None else high)
 
 
 def _no_rule(bounds: Bounds, node: Node) -> Range:
@@ -144,7 +146,7 @@ def _no_rule(bounds: Bounds, node: Node) -> Range:
         return _getitem(bounds, node)
     if name in POSITIONS and POSITIONS[name] is None:
         return _positions(node)
-    if name in SAME_VALUES:
+    if name in SAME_VALUES and value(node.args[0]).dtype == value(node).dtype:  # view() may reinterpret
         return bounds.of(node.args[0])
     return UNKNOWN
 

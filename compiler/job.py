@@ -6,7 +6,6 @@ Runs in a process of its own, because torch keeps state between compiles that ch
 from __future__ import annotations
 
 import contextlib
-import os
 import resource
 import shutil
 import time
@@ -20,6 +19,7 @@ from compiler.archive import load_program
 from compiler.protocol import PHASES
 from compiler.refused import Refused
 from compiler.specialise import Specialised, specialise
+from compiler.work_folder import temporary_files_in
 
 # The wrapper only allocates and calls kernels. MiniLM's costs 0.4 to 3 s more to build with O1, and
 # runs no faster.
@@ -74,7 +74,9 @@ class Job:
         if job.threads < 1:
             raise ValueError(f"threads: expected at least 1, got {job.threads}")
         if job.factors.get("recipe", RECIPE) != RECIPE:
-            raise ValueError(f"recipe: this compiler makes {RECIPE}, the job asks for {job.factors['recipe']}")
+            raise ValueError(
+                f"recipe: this compiler makes {RECIPE}, the job asks for {job.factors['recipe']}"
+            )
         toolchain.check_target(job.march, job.simdlen)
         return job
 
@@ -99,16 +101,17 @@ class Phases:
             self.report(name)
 
 
-def run_job(job: Job, report: Callable[[str], None]) -> dict[str, Any]:
+def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, Any]:
     """Compiles and stages the artifact; returns the fields of the "done" reply.
 
     Raises Refused for a program that can't be made safe; every other exception is a failure of the
-    compiler. `report` is called with the name of each phase.
+    compiler. `work` is a folder of the caller's for generated code, made here and removed; `report`
+    is called with the name of each phase.
     """
     started = time.monotonic()
     phases = Phases(report)
     toolchain.select_target(job.march, job.simdlen, job.scratch)
-    with _work_folder(job) as work:
+    with _made(work), temporary_files_in(work):
         phases.enter("load")
         program = load_program(job.program)
         phases.enter("specialise")
@@ -183,19 +186,12 @@ def _build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bu
 
 
 @contextlib.contextmanager
-def _work_folder(job: Job) -> Iterator[Path]:
-    """The folder of the generated code; the worker removes what a killed job leaves."""
-    work = work_folder(job.scratch, os.getpid())
-    work.mkdir(mode=0o700, parents=True)
+def _made(work: Path) -> Iterator[None]:
+    work.mkdir(mode=0o700)
     try:
-        yield work
+        yield
     finally:
         shutil.rmtree(work, ignore_errors=True)
-
-
-def work_folder(scratch: Path, pid: int) -> Path:
-    """Where the job that runs as process `pid` keeps its generated code."""
-    return scratch / "work" / str(pid)
 
 
 def _peak_rss_bytes() -> int:

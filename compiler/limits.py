@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,13 +54,3 @@ def causes(error: BaseException) -> Iterator[BaseException]:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an allocation failed, in this process or in a compiler that it ran."""
     return any(isinstance(cause, MemoryError) or OUT_OF_MEMORY.search(str(cause)) for cause in causes(error))
-
-
-def remove_leftovers(scratch: Path) -> None:
-    """Removes the work folders of processes that are gone."""
-    for parent in (scratch / "work", scratch / "prewarm"):
-        if not parent.is_dir():
-            continue
-        for folder in parent.iterdir():
-            if not Path("/proc", folder.name).exists():
-                shutil.rmtree(folder, ignore_errors=True)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 # Operators, by their functional names, whose code looks up elements by the values of a tensor.
 LOOKUPS = frozenset({*INDEX_RULES, *INDEX_LISTS, "_unsafe_masked_index"})
-# Their index is computed where no bounds can be read from it, and comes from guarded operands.
-TRUSTED_LOOKUPS = frozenset(
+# Library calls that look up by themselves, from operands that are guarded.
+LIBRARY_LOOKUPS = frozenset(
     "masked_scatter searchsorted bucketize _embedding_bag _embedding_bag_forward_only".split()
 )
 RANDOM = frozenset(
@@ -38,7 +38,7 @@ def functional_name(target: Any) -> str:
 
 def is_lookup(node: Node) -> bool:
     """Whether generated code for the node may index by the values of a tensor."""
-    return functional_name(node.target) in LOOKUPS | TRUSTED_LOOKUPS
+    return functional_name(node.target) in LOOKUPS | LIBRARY_LOOKUPS
 
 
 def is_division(node: Node) -> bool:
@@ -64,6 +64,10 @@ def prove(graph: Graph) -> None:
             raise Refused(f"{node.target} ({node.name}): its values can't be guarded")
         if name in LOOKUPS:
             _prove_lookup(bounds, node, name)
+        elif name.startswith("_embedding_bag"):
+            _prove_index(bounds, node, node.args[1], value(node.args[0]).shape[0], wraps=False)
+        elif name == "searchsorted" and (sorter := node.kwargs.get("sorter")) is not None:
+            _prove_index(bounds, node, sorter, value(node.args[0]).shape[-1], wraps=False)
         elif is_division(node):
             _prove_division(bounds, node)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import torch
     from torch.fx import Graph, Node
 
+MAX_DEPTH = 64  # of the way back
 RESHAPES = frozenset("view reshape _unsafe_view _reshape_alias flatten".split())
 # Operators that keep every element in its place.
 IN_PLACE = frozenset(
@@ -35,32 +36,25 @@ class Rows:
         found = [d for d, size in enumerate(node.meta["val"].shape) if self._is_batch(size)]
         return found[0] if len(found) == 1 else None
 
-    def leads(self, node: Node) -> bool:
+    def leads(self, node: Node, depth: int = 0) -> bool:
         """Whether dimension 0 is the rows times something, the rows outermost."""
-        for _ in range(64):
-            shape = node.meta["val"].shape
-            if len(shape) == 0:
-                return False
-            if self._is_batch(shape[0]):
-                return self.dimension(node) == 0
-            if self.batch is None or node.op != "call_function" or not self._divides(shape[0]):
-                return False
-            name = operator_name(node.target)
-            tensors = [n for n in node.all_input_nodes if hasattr(n.meta.get("val"), "shape")]
-            if name in RESHAPES:
-                node = tensors[0]
-            elif name in IN_PLACE:
-                alike = [n for n in tensors if _same_shape(n, node)]
-                if not alike:
-                    return False
-                node = alike[0]
-            else:
-                return False
-        return False
+        shape = node.meta["val"].shape
+        if len(shape) == 0 or self.batch is None or depth > MAX_DEPTH:
+            return False
+        if self._is_batch(shape[0]):
+            return self.dimension(node) == 0
+        if node.op != "call_function" or not self._divides(shape[0]):
+            return False
+        name = operator_name(node.target)
+        tensors = [n for n in node.all_input_nodes if hasattr(n.meta.get("val"), "shape")]
+        if name in RESHAPES:
+            return self.leads(tensors[0], depth + 1)
+        alike = [n for n in tensors if _same_shape(n, node)]
+        return name in IN_PLACE and bool(alike) and all(self.leads(n, depth + 1) for n in alike)
 
     def counts_up(self, node: Node) -> bool:
         """Whether the node is 0, 1, 2... along the rows and constant along everything else."""
-        for _ in range(64):
+        for _ in range(MAX_DEPTH):
             if node.op != "call_function":
                 return False
             name = operator_name(node.target)

@@ -26,14 +26,16 @@ import time
 import traceback
 import warnings
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from compiler import limits, toolchain
-from compiler.job import Job, run_job, work_folder
-from compiler.protocol import encode, send
+from compiler.job import Job, run_job
+from compiler.protocol import send
 from compiler.refused import Refused
+from compiler.work_folder import claimed
 
 POLL_SECONDS = 0.2  # how often time and memory are looked at
 LOG_LINES = 30  # of a failed child, kept for its message
@@ -59,10 +61,14 @@ class Child:
 
 
 class Worker:
-    """Reads jobs from descriptor 0, writes replies to `reply_fd`; `run` returns when stdin closes."""
+    """Reads jobs from descriptor 0, writes replies to `reply_fd`; `run` returns when stdin closes.
 
-    def __init__(self, reply_fd: int) -> None:
+    Each job generates its code in a folder of its own in `work`.
+    """
+
+    def __init__(self, reply_fd: int, work: Path) -> None:
         self._reply_fd = reply_fd
+        self._work = work
         self._children: dict[int, Child] = {}  # by process id
         self._selector = selectors.DefaultSelector()
         self._partial_input = b""
@@ -131,7 +137,7 @@ class Worker:
             inherited = [self._reply_fd, self._selector.fileno(), reply_read, log_read]  # type: ignore[attr-defined]
             for other in self._children.values():
                 inherited += [end for end in (other.replies, other.log) if end is not None]
-            _be_child(job, parent, reply_write, log_write, inherited)
+            _be_child(job, self._work_of(os.getpid()), parent, reply_write, log_write, inherited)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # as the child does: whoever comes first
         os.close(reply_write)
@@ -214,9 +220,12 @@ class Worker:
         for end in (child.replies, child.log):
             if end is not None:
                 self._close(end)
-        shutil.rmtree(work_folder(child.job.scratch, pid), ignore_errors=True)
+        shutil.rmtree(self._work_of(pid), ignore_errors=True)
         if reply:
             self._send_outcome(child, status)
+
+    def _work_of(self, pid: int) -> Path:
+        return self._work / str(pid)
 
     def _send_outcome(self, child: Child, status: int) -> None:
         outcome = child.outcome
@@ -247,7 +256,7 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def _be_child(job: Job, parent: int, replies: int, log: int, inherited: list[int]) -> NoReturn:
+def _be_child(job: Job, work: Path, parent: int, replies: int, log: int, inherited: list[int]) -> NoReturn:
     """Runs the job in the forked child and ends the process."""
     status = 1
     try:
@@ -272,7 +281,7 @@ def _be_child(job: Job, parent: int, replies: int, log: int, inherited: list[int
         def report(phase: str) -> None:
             send(replies, {"event": "phase", "id": job.id, "phase": phase})
 
-        send(replies, _answer(job, report))
+        send(replies, _answer(job, work, report))
         status = 0
     except BaseException:
         traceback.print_exc()
@@ -282,9 +291,9 @@ def _be_child(job: Job, parent: int, replies: int, log: int, inherited: list[int
         os._exit(status)
 
 
-def _answer(job: Job, report: Any) -> dict[str, Any]:
+def _answer(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, Any]:
     try:
-        return {"event": "done", **run_job(job, report)}
+        return {"event": "done", **run_job(job, work, report)}
     except Exception as error:
         for cause in limits.causes(error):
             if isinstance(cause, Refused):
@@ -296,28 +305,29 @@ def _answer(job: Job, report: Any) -> dict[str, Any]:
         return {"event": "failed", "kind": kind, "message": message}
 
 
-def prewarm(scratch: Path) -> None:
+def prewarm(scratch: Path, work: Path) -> None:
     """Does once what every compile of a fresh process would do: imports, tables, headers."""
     import torch
 
     torch.set_num_threads(1)
+    with contextlib.suppress(ImportError):  # Inductor's progress bars start a thread where they can
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0
     from compiler import warm_program
 
-    folder = scratch / "prewarm" / str(os.getpid())
-    shutil.rmtree(folder, ignore_errors=True)
-    stage = folder / "stage"
-    stage.mkdir(parents=True)
-    try:
-        program = folder / "model.pt2"
-        sizes = warm_program.save(program)
-        march, simdlen = toolchain.host_target()
-        job = Job(
-            id=0, key="", factors={}, model="prewarm", bucket="", program=program, sizes=sizes, threads=2,
-            march=march, simdlen=simdlen, stage=stage, scratch=scratch, timeout_seconds=0, memory_bytes=0,
-        )  # fmt: skip
-        run_job(job, lambda phase: None)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    stage = work / "prewarm"
+    stage.mkdir()
+    program = work / "prewarm.pt2"
+    sizes = warm_program.save(program)
+    march, simdlen = toolchain.host_target()
+    job = Job(
+        id=0, key="", factors={}, model="prewarm", bucket="", program=program, sizes=sizes, threads=2,
+        march=march, simdlen=simdlen, stage=stage, scratch=scratch, timeout_seconds=0, memory_bytes=0,
+    )  # fmt: skip
+    run_job(job, work / "prewarming", lambda phase: None)
+    shutil.rmtree(stage)
+    program.unlink()
     torch._inductor.config.aot_inductor.metadata.clear()
     gc.collect()
     gc.freeze()
@@ -335,17 +345,15 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", DeprecationWarning)
     toolchain.prepare_environment(options.scratch)
-    limits.remove_leftovers(options.scratch)
-    prewarm(options.scratch)
+    with claimed(options.scratch) as work, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        prewarm(options.scratch, work)
+        import torch
 
-    import torch
-
-    ready = {"event": "ready", "pid": os.getpid(), "torch": torch.__version__}
-    os.write(options.reply_fd, encode({**ready, "seconds": round(time.monotonic() - started, 3)}))
-    if limits.threads() > 1:
-        print(f"the worker runs {limits.threads()} threads: forking is at risk", file=sys.stderr, flush=True)
-    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        Worker(options.reply_fd).run()
+        if limits.threads() > 1:
+            print(f"{limits.threads()} threads run: forking is at risk", file=sys.stderr, flush=True)
+        ready = {"event": "ready", "pid": os.getpid(), "torch": torch.__version__}
+        send(options.reply_fd, {**ready, "seconds": round(time.monotonic() - started, 3)})
+        Worker(options.reply_fd, work).run()
     return 0
 
 

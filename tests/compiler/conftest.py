@@ -83,7 +83,7 @@ class Compiler:
         from compiler.job import Job, run_job
 
         job = Job.parse(self.request(program, sizes))
-        run_job(job, lambda phase: None)
+        run_job(job, job.stage.parent / "work", lambda phase: None)
         return Artifact(job.stage, json.loads((job.stage / "manifest.json").read_text()), program)
 
 

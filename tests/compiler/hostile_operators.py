@@ -187,6 +187,7 @@ DIVISIONS = [
         torch.uint8,
     ),
     Case("negative_divisor", lambda x, t, d: _ints(x) // d, (6,), -4, 0, (0,)),
+    Case("lcm", lambda x, t, d: torch.lcm(torch.tensor([0, 4, 6, 0, 9, 1]), d), (6,), 0, 9, ()),
     Case("minimum_by_minus_one", lambda x, t, d: torch.full_like(d, INT64_MIN) // d, (6,), -1, 0, (0,)),
 ]
 CHECKS = [

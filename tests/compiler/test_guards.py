@@ -87,6 +87,7 @@ ROWS: list[tuple[str, Callable[..., Any], list[int]]] = [
     ("merged", lambda t, i: t[i.reshape(-1)], [0, 1, 0]),
     ("merged and changed", lambda t, i: t[(i.reshape(-1) - 1).clone()], [0, 1, 0]),
     ("transposed", lambda t, i: t[i.T], [0, 1, 0]),
+    ("merged both ways", lambda t, i: t[i.T.reshape(-1) * 0 + i.reshape(-1)], [1, 1, 1]),
     ("merged the other way", lambda t, i: t[i.T.reshape(-1)], [1, 1, 1]),
     ("mixed", lambda t, i: t[i.sum(0)], [1, 1, 1]),
     ("square", lambda t, i: t[i[:, :1] + i[:, 0]], [1, 1, 1]),
@@ -154,6 +155,19 @@ def test_the_content_of_weights_proves_nothing() -> None:
     assert validity(result, torch.ones(3, 5)) == [0, 0, 0]
     result.module.positions.fill_(77)
     assert validity(result, torch.ones(3, 5)) == [1, 1, 1]
+
+
+WRAPPING: list[tuple[str, Callable[..., Any]]] = [
+    ("sum of bytes", lambda t, i: t.repeat(50, 1).gather(0, (i.to(torch.int8) + 100).long()[:, :4])),
+    ("sign", lambda t, i: t.repeat(50, 1).gather(0, i.to(torch.uint8).to(torch.int8).long()[:, :4])),
+    ("bits", lambda t, i: t.gather(0, i.clamp(0, 9).view(torch.int32).long()[:, :4])),
+    ("narrowed", lambda t, i: t.gather(0, i.clamp(0, 9).mul(2**31).to(torch.int32).long()[:, :4])),
+]
+
+
+@pytest.mark.parametrize("run", [row[1] for row in WRAPPING], ids=[row[0] for row in WRAPPING])
+def test_arithmetic_that_may_wrap_around_proves_nothing(run: Any) -> None:
+    assert len(specialised(run, integers(3, 5)).guards) == 1
 
 
 def test_the_same_look_at_the_same_index_is_guarded_once() -> None:

@@ -108,6 +108,10 @@ def test_ready_comes_first(worker: Worker) -> None:
     assert worker.ready["torch"] == torch.__version__
 
 
+def test_a_worker_that_forks_has_one_thread(worker: Worker) -> None:
+    assert len(os.listdir(f"/proc/{worker.process.pid}/task")) == 1
+
+
 def test_a_job_goes_through_its_phases_to_a_complete_artifact(worker: Worker, request_of: Any) -> None:
     request = request_of()
     worker.send(request)
@@ -248,4 +252,4 @@ def test_closing_stdin_ends_the_worker_and_its_jobs(scratch: Path, request_of: A
     (child,) = worker.children()
     assert worker.close() == 0
     assert not Path(f"/proc/{child}").exists()
-    assert not (scratch / "work" / str(child)).exists()
+    assert not list((scratch / "work").glob(f"*/{child}"))
