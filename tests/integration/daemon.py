@@ -21,7 +21,7 @@ LISTENING = re.compile(r"listening: gRPC port (\d+), metrics port (\d+)")
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 
-def eventually(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+def eventually(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
     """Polls until `condition` holds; fails the test, saying `what`, when it never does."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -85,7 +85,7 @@ class Daemon:
     def ended(self) -> bool:
         return self.process.poll() is not None
 
-    def wait_ready(self, seconds: float = 240) -> None:
+    def wait_ready(self, seconds: float = 900) -> None:
         with self.client() as client:
             eventually(lambda: self.ended() or client.is_server_ready(), f"ready:\n{self.log()}", seconds)
         assert not self.ended(), self.log()

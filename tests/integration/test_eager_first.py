@@ -69,7 +69,7 @@ def test_eager_first(repository: Callable[..., Path], start: Callable[..., Daemo
         while served("eager") < EAGER_ANSWERS:
             traffic.burst()
             assert not compiled(), "the compile ended before the test could look"
-        traffic.until(compiled, f"the bucket is compiled:\n{daemon.log()}", 240)
+        traffic.until(compiled, f"the bucket is compiled:\n{daemon.log()}", 900)
         by_eager = served("eager")
         while traffic.answered < by_eager + 100:
             traffic.burst()
