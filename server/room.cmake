@@ -6,7 +6,8 @@
 #
 #   room_test(ROOM tensor NAME shape_bucket_test SRCS shape_bucket_test.cc LABEL unit)
 #     makes one GoogleTest binary, registered with ctest under LABEL
-#     (unit: no torch, no sleep, no fixed port; torch: needs libtorch; slow).
+#     (unit: no torch, no sleep, no fixed port; grpc: runs a live server; torch: needs
+#     libtorch; slow).
 include_guard(GLOBAL)
 include(GoogleTest)
 

@@ -107,7 +107,7 @@ step "tsan build (clang, thread-safety analysis)" configure_and_build tsan
 
 check "clang-format" format_is_clean
 ctest_suite "C++ unit tests" release -LE 'slow'
-ctest_suite "C++ unit tests under ThreadSanitizer" tsan -LE 'slow'
+ctest_suite "C++ unit tests under ThreadSanitizer" tsan -LE 'slow|grpc'
 suite "structure of the code" "$reports/layering.xml" \
   "$python" -m pytest -q tests/layering_test.py tests/metrics_reference_test.py \
   --junitxml "$reports/layering.xml"
