@@ -87,6 +87,8 @@ PLAIN = frozenset(
 def decompositions() -> dict[Any, Any]:
     """The table to decompose a program with, when it must be, before its operators are guarded:
     Inductor's own, so that nothing that it makes of an operator goes unseen."""
+    # Some rules of the table look it up without importing it.
+    import torch._inductor.lowering  # noqa: F401
     from torch._inductor.decomposition import select_decomp_table
 
     table = dict(select_decomp_table())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +15,7 @@ from compiler import guard_rules, proof
 from compiler.guards import LAST_BIT
 from compiler.refused import Refused
 from compiler.specialise import Specialised, specialise
+from tests.compiler.conftest import ROOT
 
 TABLE = torch.arange(40.0).reshape(10, 4)
 
@@ -291,3 +294,13 @@ def test_an_unguarded_graph_is_not_proved(run: Any) -> None:
     with pytest.raises(Refused, match="was not proved"):
         proof.prove(program.graph)
     proof.prove(specialise(exported(run, integers(3, 5)), {}).module.graph)
+
+
+def test_pooling_decomposes_in_a_process_that_has_compiled_nothing() -> None:
+    """Inductor's rule for it relies on a module that nothing may have imported yet."""
+    source = (
+        "import torch; from compiler.guard_rules import decompositions; "
+        "pool = torch.nn.MaxPool2d(3, 2, 1); image = torch.ones(1, 1, 8, 8); "
+        "torch.export.export(pool, (image,)).run_decompositions(decompositions())"
+    )
+    subprocess.run([sys.executable, "-c", source], cwd=ROOT, check=True, capture_output=True)
