@@ -5,6 +5,8 @@ repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Everything kept between runs: the Python environment, compiler and kernel caches.
 STOKER_HOME=${STOKER_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/stoker}
 export CCACHE_DIR=${CCACHE_DIR:-$STOKER_HOME/ccache}
+# Two checkouts share what they compile: paths below the checkout count as relative.
+export CCACHE_BASEDIR=$repo_root CCACHE_NOHASHDIR=1
 lock_file=$repo_root/deploy/requirements.lock
 base_python=/usr/bin/python3
 

@@ -35,7 +35,7 @@ sys.path.insert(0, str(REPO))
 from compiler.archive import load_program  # noqa: E402
 from tests.integration.daemon import STOKERD, Daemon, eventually, write_yaml  # noqa: E402
 
-PROBE = STOKERD.parents[2] / "loadtest" / "overhead_probe"
+TOOLS = STOKERD.parents[2] / "loadtest"
 MODEL = "minilm"
 STARTS = 5
 BATCHES, LENGTHS = (1, 8), (16, 32, 64, 128)
@@ -186,20 +186,21 @@ class Bench:
             daemon.wait_ready()
             entries = self.cache.glob("v1/entries/*/*/manifest.json")
             manifests = {json.loads(path.read_text())["bucket"]: path.parent for path in entries}
-            done = subprocess.run(
-                [
-                    PROBE,
-                    f"--grpc={daemon.address}",
-                    f"--program={self.models / MODEL / '1' / 'model.pt2'}",
-                    f"--artifact={manifests['batch=1,tokens=16']}",
-                ],
-                check=True,
-                capture_output=True,
-                text=True,
-            )
+            program = self.models / MODEL / "1" / "model.pt2"
+            artifact = manifests["batch=1,tokens=16"]
+            what = [f"--program={program}", f"--artifact={artifact}"]
+            with subprocess.Popen([TOOLS / "bare_server", *what], stdout=subprocess.PIPE, text=True) as bare:
+                try:
+                    port = int(bare.stdout.readline())
+                    probe = [TOOLS / "overhead_probe", f"--grpc={daemon.address}", f"--bare=127.0.0.1:{port}", *what]
+                    done = subprocess.run(probe, check=True, capture_output=True, text=True)
+                finally:
+                    bare.kill()
         figures = json.loads(done.stdout)
         self.add("ModelInfer_p50_over_the_artifact_in_process", figures,
                  f"{figures['overhead_p50_us']:.0f} µs (of {figures['grpc_p50_us']:.0f})", "≤ 200 µs")  # fmt: skip
+        self.add("the_same_for_a_bare_gRPC_server", figures["bare_overhead_p50_us"],
+                 f"{figures['bare_overhead_p50_us']:.0f} µs")  # fmt: skip
 
     def cold(self) -> None:
         cache = self.folder / "cold-cache"

@@ -1,13 +1,15 @@
 // Times ModelInfer over gRPC against the same artifact run in this process, in
-// alternating blocks so that a noisy machine disturbs both alike.
+// alternating blocks so that a noisy machine disturbs all alike. Between them
+// stands bare_server, the least that any gRPC server can do.
 //
-//   overhead_probe --grpc 127.0.0.1:8001 --model minilm --program model.pt2
-//       --artifact <cache entry folder> --batch 1 --tokens 16 [--blocks 20]
+//   overhead_probe --grpc 127.0.0.1:8001 --bare 127.0.0.1:8002
+//       --model minilm --program model.pt2 --artifact <cache entry folder>
+//       --batch 1 --tokens 16 [--blocks 20]
 //       [--runs 50]
 //
 // Prints one JSON object: medians over all runs, in microseconds, and the
-// median of the blocks' differences. Inputs are INT64 [batch,tokens], all ones:
-// enough for encoder models such as the demo's.
+// medians of the blocks' differences to the run alone. Inputs are INT64
+// [batch,tokens], all ones: enough for encoder models such as the demo's.
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -15,11 +17,12 @@
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "loadtest/artifact.h"
 #include "open_inference.grpc.pb.h"
-#include "runner/executable_loader.h"
 
 namespace {
 
@@ -39,6 +42,7 @@ double Median(std::vector<double> values) {
 
 struct Arguments {
   std::string grpc = "127.0.0.1:8001";
+  std::string bare;
   std::string model = "minilm";
   std::string program;
   std::string artifact;
@@ -53,9 +57,9 @@ struct Arguments {
 
 class Remote {
  public:
-  explicit Remote(const Arguments& arguments)
-      : stub_(inference::GRPCInferenceService::NewStub(grpc::CreateChannel(
-            arguments.grpc, grpc::InsecureChannelCredentials()))) {
+  Remote(const Arguments& arguments, const std::string& address)
+      : stub_(inference::GRPCInferenceService::NewStub(
+            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()))) {
     request_.set_model_name(arguments.model);
     const std::vector<int64_t> ones(
         static_cast<size_t>(arguments.batch * arguments.tokens), 1);
@@ -92,19 +96,8 @@ class Remote {
 
 class Local {
  public:
-  explicit Local(const Arguments& arguments)
-      : loader_(stoker::MakeCpuLoader()),
-        context_(stoker::ExecutionContext::CreateCpu(arguments.threads)) {
-    auto weights = loader_->MapWeights(arguments.program);
-    auto opened = weights.ok()
-                      ? loader_->OpenAot(arguments.artifact, *weights)
-                      : absl::StatusOr<std::shared_ptr<stoker::Executable>>(
-                            weights.status());
-    if (!opened.ok()) {
-      std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());
-      std::exit(1);
-    }
-    executable_ = *std::move(opened);
+  Local(const Arguments& arguments, Artifact& artifact)
+      : artifact_(artifact), context_(artifact.NewContext(arguments.threads)) {
     for (size_t i = 0; i < arguments.inputs.size(); ++i) {
       const auto count =
           static_cast<size_t>(arguments.batch * arguments.tokens);
@@ -120,20 +113,31 @@ class Local {
 
   double Run() {
     const auto start = SteadyClock::now();
-    const auto result = executable_->Run(*context_, inputs_);
-    const double micros = MicrosSince(start);
-    if (!result.ok()) {
-      std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
-      std::exit(1);
-    }
-    return micros;
+    artifact_.Run(*context_, inputs_);
+    return MicrosSince(start);
   }
 
  private:
-  std::unique_ptr<stoker::ExecutableLoader> loader_;
+  Artifact& artifact_;
   std::unique_ptr<stoker::ExecutionContext> context_;
-  std::shared_ptr<stoker::Executable> executable_;
   std::vector<stoker::Tensor> inputs_;
+};
+
+// The medians of one way to run, over everything and relative to the run alone.
+struct Series {
+  std::vector<double> all;
+  std::vector<double> over;  // per block
+
+  template <typename Run>
+  double Block(const Arguments& arguments, Run run) {
+    std::vector<double> block;
+    for (int i = 0; i < arguments.runs; ++i) {
+      usleep(static_cast<useconds_t>(arguments.pause_us));
+      block.push_back(run());
+    }
+    all.insert(all.end(), block.begin(), block.end());
+    return Median(std::move(block));
+  }
 };
 
 }  // namespace
@@ -142,6 +146,8 @@ int main(int argc, char** argv) {
   Arguments arguments;
   CLI::App app{"ModelInfer against the same artifact run in this process"};
   app.add_option("--grpc", arguments.grpc)->capture_default_str();
+  app.add_option("--bare", arguments.bare, "address of bare_server")
+      ->required();
   app.add_option("--model", arguments.model)->capture_default_str();
   app.add_option("--program", arguments.program)->required();
   app.add_option("--artifact", arguments.artifact)->required();
@@ -156,33 +162,31 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  Remote remote(arguments);
-  Local local(arguments);
+  Artifact artifact(arguments.program, arguments.artifact);
+  Local local(arguments, artifact);
+  Remote bare(arguments, arguments.bare);
+  Remote remote(arguments, arguments.grpc);
   for (int i = 0; i < 20; ++i) {
     remote.Run();
+    bare.Run();
     local.Run();
   }
-  std::vector<double> all_remote, all_local, differences;
+  Series in_process, bare_grpc, stokerd;
   for (int block = 0; block < arguments.blocks; ++block) {
-    std::vector<double> r, l;
-    for (int i = 0; i < arguments.runs; ++i) {
-      usleep(static_cast<useconds_t>(arguments.pause_us));
-      r.push_back(remote.Run());
-    }
-    for (int i = 0; i < arguments.runs; ++i) {
-      usleep(static_cast<useconds_t>(arguments.pause_us));
-      l.push_back(local.Run());
-    }
-    differences.push_back(Median(r) - Median(l));
-    all_remote.insert(all_remote.end(), r.begin(), r.end());
-    all_local.insert(all_local.end(), l.begin(), l.end());
+    const double r = stokerd.Block(arguments, [&] { return remote.Run(); });
+    const double b = bare_grpc.Block(arguments, [&] { return bare.Run(); });
+    const double l = in_process.Block(arguments, [&] { return local.Run(); });
+    stokerd.over.push_back(r - l);
+    bare_grpc.over.push_back(b - l);
   }
-  std::sort(differences.begin(), differences.end());
+  std::sort(stokerd.over.begin(), stokerd.over.end());
   std::printf(
-      "{\"grpc_p50_us\": %.1f, \"in_process_p50_us\": %.1f, "
-      "\"overhead_p50_us\": "
-      "%.1f, \"overhead_min_us\": %.1f, \"overhead_max_us\": %.1f}\n",
-      Median(all_remote), Median(all_local), Median(differences),
-      differences.front(), differences.back());
+      "{\"grpc_p50_us\": %.1f, \"bare_grpc_p50_us\": %.1f, "
+      "\"in_process_p50_us\": %.1f, \"overhead_p50_us\": %.1f, "
+      "\"overhead_min_us\": %.1f, \"overhead_max_us\": %.1f, "
+      "\"bare_overhead_p50_us\": %.1f}\n",
+      Median(stokerd.all), Median(bare_grpc.all), Median(in_process.all),
+      Median(stokerd.over), stokerd.over.front(), stokerd.over.back(),
+      Median(bare_grpc.over));
   return 0;
 }

@@ -44,29 +44,37 @@ void BatchExecutor::Execute(Batch batch) {
   const absl::Status status = Attempt(batch, answers);
   if (status.ok()) {
     for (size_t i = 0; i < answers.size(); ++i) {
-      batch.tasks[i]->on_done(std::move(answers[i]));
+      Keep(std::move(batch.tasks[i]), std::move(answers[i]));
     }
   } else if (batch.tasks.size() == 1) {
-    batch.tasks[0]->on_done(status);
+    Keep(std::move(batch.tasks[0]), status);
   } else {
     for (auto& task : batch.tasks) {
-      ExecuteAlone(std::move(task), batch.started);
+      Batch alone = rules_.Begin(std::move(task), batch.started);
+      absl::StatusOr<InferResult> answer = ExecuteAlone(alone);
+      Keep(std::move(alone.tasks[0]), std::move(answer));
     }
   }
 }
 
-void BatchExecutor::ExecuteAlone(std::unique_ptr<InferTask> task,
-                                 absl::Time started) {
-  if (IsCancelled(*task)) return task->on_done(CancelledStatus());
-  if (abandon_.load()) return task->on_done(StoppedStatus());
-  const Batch alone = rules_.Begin(std::move(task), started);
+absl::StatusOr<InferResult> BatchExecutor::ExecuteAlone(const Batch& alone) {
+  if (IsCancelled(*alone.tasks[0])) return CancelledStatus();
+  if (abandon_.load()) return StoppedStatus();
   Answers answers;
-  const absl::Status status = Attempt(alone, answers);
-  if (status.ok()) {
-    alone.tasks[0]->on_done(std::move(answers[0]));
-  } else {
-    alone.tasks[0]->on_done(status);
+  RETURN_IF_ERROR(Attempt(alone, answers));
+  return std::move(answers[0]);
+}
+
+void BatchExecutor::Keep(std::unique_ptr<InferTask> task,
+                         absl::StatusOr<InferResult> answer) {
+  answered_.push_back({std::move(task), std::move(answer)});
+}
+
+void BatchExecutor::Deliver() {
+  for (Answered& answered : answered_) {
+    answered.task->on_done(std::move(answered.answer));
   }
+  answered_.clear();
 }
 
 absl::Status BatchExecutor::Attempt(const Batch& batch, Answers& answers) {

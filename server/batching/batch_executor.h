@@ -31,11 +31,17 @@ class BatchExecutor {
                 Clock& clock, MetricRegistry& metrics, const Labels& labels,
                 const std::atomic<bool>& abandon);
 
-  // Ends every task of the batch.
+  // Runs the batch and keeps its answers, one for every task of it.
   void Execute(Batch batch);
+  // Ends the tasks of the batches that ran since the last call.
+  void Deliver();
 
  private:
   using Answers = std::vector<absl::StatusOr<InferResult>>;
+  struct Answered {
+    std::unique_ptr<InferTask> task;
+    absl::StatusOr<InferResult> answer;
+  };
   struct Timing {
     absl::Time begin, gathered, done;
   };
@@ -43,7 +49,9 @@ class BatchExecutor {
   // One run. OK: `answers` holds one per task. An error: the batch failed as a
   // whole, or it is not known which of its tasks made it fail.
   absl::Status Attempt(const Batch& batch, Answers& answers);
-  void ExecuteAlone(std::unique_ptr<InferTask> task, absl::Time started);
+  absl::StatusOr<InferResult> ExecuteAlone(const Batch& alone);
+  void Keep(std::unique_ptr<InferTask> task,
+            absl::StatusOr<InferResult> answer);
   // Fills `answers`, faulty tasks' included.
   absl::Status Answer(const Batch& batch, absl::Span<const int64_t> sizes,
                       const RunResult& result, Answers& answers);
@@ -58,6 +66,7 @@ class BatchExecutor {
   const std::atomic<bool>& abandon_;
   BatchMetrics metrics_;
   Gatherer gatherer_;
+  std::vector<Answered> answered_;
 };
 
 }  // namespace stoker

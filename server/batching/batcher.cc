@@ -57,6 +57,7 @@ struct Batcher::Impl {
   void DeviceLoop(int thread);
   // Waits for a job; nullopt when there will be none any more.
   std::optional<Job> NextJob(int thread);
+  bool HasJob(int thread) const;
   void FinishJob(const Job& job);
   void TimerLoop();
   void Join();
@@ -206,11 +207,26 @@ void Batcher::Impl::DeviceLoop(int thread) {
   runner.StartThread(thread);
   BatchExecutor executor(thread, rules, runner, clock, metrics, options.labels,
                          abandon);
-  while (std::optional<Job> job = NextJob(thread)) {
+  for (std::optional<Job> job = NextJob(thread); job;) {
     if (job->work != nullptr) job->work->work();
     if (job->batch) executor.Execute(*std::move(job->batch));
-    FinishJob(*job);
+    const auto next = [&] {
+      executor.Deliver();
+      FinishJob(*job);
+      job = NextJob(thread);
+    };
+    // Whoever gets the answers has a use for the cores.
+    if (HasJob(thread)) {
+      next();
+    } else {
+      runner.Idle(thread, next);
+    }
   }
+}
+
+bool Batcher::Impl::HasJob(int thread) const {
+  absl::MutexLock lock(&mu);
+  return HasJobLocked(thread);
 }
 
 std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
@@ -79,6 +80,9 @@ class BatchRunner {
 
   // Called once on each device thread before its first Run.
   virtual void StartThread(int thread) = 0;
+  // Calls `wait`, which returns when device thread `thread` has something to
+  // run again: what the runs compute with is not needed before. On that thread.
+  virtual void Idle(int /*thread*/, absl::FunctionRef<void()> wait) { wait(); }
   // Runs on device thread `thread`. Inputs are 64-byte aligned, padded to the
   // bucket, and valid until Run returns: outputs must own their memory.
   virtual Outcome Run(int thread, int bucket,

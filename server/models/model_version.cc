@@ -141,6 +141,10 @@ void ModelVersion::StartThread(int thread) {
   contexts_[static_cast<size_t>(thread)] = deps_.loader->NewContext(threads_);
 }
 
+void ModelVersion::Idle(int thread, absl::FunctionRef<void()> wait) {
+  contexts_[static_cast<size_t>(thread)]->Idle(wait);
+}
+
 BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
                                        absl::Span<const Tensor> inputs) {
   ExecutionContext& context = *contexts_[static_cast<size_t>(thread)];

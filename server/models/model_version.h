@@ -92,6 +92,7 @@ class ModelVersion final : private BatchRunner {
   int Match(absl::Span<const int64_t> sizes) const override;
   const ShapeBucket& bucket(int index) const override;
   void StartThread(int thread) override;
+  void Idle(int thread, absl::FunctionRef<void()> wait) override;
   Outcome Run(int thread, int bucket, absl::Span<const Tensor> inputs) override;
   void OnBatch(const BatchReport& report) override;
 

@@ -7,7 +7,7 @@ namespace {
 
 // Changes whenever compiler/ may make other code from the same program; equal
 // to RECIPE in compiler/job.py, which refuses a job of another recipe.
-constexpr char kRecipe[] = "1";
+constexpr char kRecipe[] = "2";
 
 KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
                        int threads, const CpuTarget& target,

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "absl/status/statusor.h"
+#include "absl/functional/function_ref.h"
 
 namespace stoker {
 
@@ -12,7 +12,13 @@ class ExecutionContext {
  public:
   // Sets the calling thread's compute threads (OpenMP, ATen).
   static std::unique_ptr<ExecutionContext> CreateCpu(int threads);
+  virtual ~ExecutionContext() = default;
   int threads() const { return threads_; }
+
+  // Calls `wait` while the other compute threads sleep. Left alone, OpenMP's
+  // threads spin for milliseconds after each run, on cores that clients, other
+  // models and the server's own threads could use. `wait` must not run a model.
+  virtual void Idle(absl::FunctionRef<void()> wait) { wait(); }
 
  protected:
   // Tests of rooms above derive a context that sets nothing.

@@ -34,7 +34,8 @@ add_library(torch::cpu ALIAS torch_cpu)
 target_include_directories(torch_cpu SYSTEM INTERFACE
   ${torch_include} ${torch_include}/torch/csrc/api/include)
 target_link_libraries(torch_cpu INTERFACE
-  ${STOKER_TORCH_DIR}/lib/libtorch_cpu.so ${STOKER_TORCH_DIR}/lib/libc10.so)
+  ${STOKER_TORCH_DIR}/lib/libtorch_cpu.so ${STOKER_TORCH_DIR}/lib/libc10.so
+  ${STOKER_TORCH_DIR}/lib/libgomp.so.1)
 target_link_options(torch_cpu INTERFACE
   -Wl,--disable-new-dtags -Wl,-rpath,${STOKER_TORCH_DIR}/lib
   -Wl,--allow-shlib-undefined)

@@ -5,8 +5,8 @@
 The behaviour of each job is the stem of its program's name, "/any/crash.pt2" crashes the worker,
 unless --job says one for all of them.
 START lists those of the start, JOBS those of jobs. Jobs run on threads, so several can be open.
-Every start and every job is a line of FOLDER/journal. "gated" behaviours wait until somebody opens
-the FIFO FOLDER/gate for writing (a job: FOLDER/<key>.gate); no behaviour sleeps.
+Every start and every job is a line of FOLDER/journal. "gated" behaviours wait until somebody has
+opened the FIFO FOLDER/gate for writing and closed it (a job: FOLDER/<key>.gate); no behaviour sleeps.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Worker:
         write_manifest(folder, {**fields, **description, **changes})
 
     def wait_at(self, gate: str) -> None:
-        with open(self.scratch / gate, "rb"):
-            pass
+        with open(self.scratch / gate, "rb") as opened:
+            opened.read()
 
 
 def ok(worker: Worker, job: Job) -> None:

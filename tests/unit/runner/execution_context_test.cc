@@ -1,8 +1,17 @@
-// A context's number of threads is its own, whatever contexts come after it.
+// A context's number of threads is its own, whatever contexts come after it;
+// while its thread is idle, the others use no processor time.
 #include "runner/execution_context.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <thread>
 
 #include "absl/synchronization/notification.h"
 #include "base/thread.h"
@@ -42,6 +51,71 @@ TEST(ExecutionContextTest, ALaterContextElsewhereChangesNothing) {
   first.Join();
   second.Join();
   EXPECT_EQ(used, 3);
+}
+
+struct ThreadState {
+  char state = '?';
+  uint64_t cpu_nanoseconds = 0;
+};
+
+ThreadState StateOf(const std::string& thread) {
+  ThreadState state;
+  std::ifstream stat("/proc/self/task/" + thread + "/stat");
+  std::string line;
+  std::getline(stat, line);
+  state.state = line[line.rfind(')') + 2];
+  std::ifstream schedule("/proc/self/task/" + thread + "/schedstat");
+  schedule >> state.cpu_nanoseconds;
+  return state;
+}
+
+std::set<std::string> Threads() {
+  std::set<std::string> threads;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    threads.insert(entry.path().filename());
+  }
+  return threads;
+}
+
+TEST(ExecutionContextTest, WhileItIdlesTheOtherThreadsSleep) {
+  Thread("context", [] {
+    const auto context = ExecutionContext::CreateCpu(2);
+    const std::set<std::string> before = Threads();
+    context->Idle([] {});  // begins the other thread, which then spins
+    std::string other;
+    for (const std::string& thread : Threads()) {
+      if (before.count(thread) == 0) other = thread;
+    }
+    ASSERT_FALSE(other.empty());
+
+    const uint64_t start = StateOf(other).cpu_nanoseconds;
+    uint64_t used = 0;
+    context->Idle([&] {
+      ThreadState state = StateOf(other);
+      while (state.state != 'S') {
+        std::this_thread::yield();
+        state = StateOf(other);
+      }
+      used = state.cpu_nanoseconds - start;
+    });
+    // Left to itself it spins for 3 ms and more.
+    EXPECT_LT(used, 1'500'000u);
+  }).Join();
+}
+
+TEST(ExecutionContextTest, RunsGoOnAfterAnIdleTime) {
+  Thread("context", [] {
+    const auto context = ExecutionContext::CreateCpu(3);
+    const at::Tensor numbers = at::arange(200'000, at::kDouble);
+    for (int i = 0; i < 20; ++i) {
+      int waits = 0;
+      context->Idle([&] { ++waits; });
+      EXPECT_EQ(waits, 1);
+      EXPECT_EQ(numbers.sum().item<double>(), 199'999.0 * 100'000);
+      EXPECT_EQ(at::get_num_threads(), 3);
+    }
+  }).Join();
 }
 
 }  // namespace
