@@ -99,7 +99,7 @@ class Bench:
         version.mkdir(parents=True)
         os.link(self.models / MODEL / "1" / "model.pt2", version / "model.pt2")
         fields: dict[str, object] = {
-            "max_batch": 8,
+            "max_batch_size": 8,
             "dimensions": {"batch": {"axis": "input_ids.0"}, "tokens": {"axis": "input_ids.1", "padding": True}},
             "inputs": {"input_ids": {"range": [0, 30521]}, "attention_mask": {"range": [0, 1]}},
             "buckets": {"batch": list(BATCHES), "tokens": list(LENGTHS)},

@@ -1,0 +1,46 @@
+// A server's Prometheus page, fetched over HTTP and read as far as counters and
+// sums need it.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace stoker::loadtest {
+
+class MetricsPage {
+ public:
+  // Text exposition format 0.0.4. Lines that can't be read are passed over.
+  static MetricsPage Parse(std::string_view text);
+
+  // Sum over all samples of that name that carry all of `labels`; 0 without
+  // any.
+  double Sum(const std::string& name,
+             const std::map<std::string, std::string>& labels = {}) const;
+  bool Has(const std::string& name) const;
+  // Cumulative counts of a histogram's buckets by upper bound ("+Inf" is an
+  // infinity), summed over what carries `labels`.
+  std::map<double, double> Buckets(
+      const std::string& name,
+      const std::map<std::string, std::string>& labels) const;
+
+ private:
+  struct Sample {
+    std::map<std::string, std::string> labels;
+    double value = 0;
+  };
+  std::multimap<std::string, Sample> samples_;
+};
+
+// `url` is http://host:port/path. UNAVAILABLE, with the URL, when there is no
+// answer in time; INVALID_ARGUMENT for another form of URL.
+absl::StatusOr<std::string> HttpGet(const std::string& url,
+                                    absl::Duration timeout);
+
+absl::StatusOr<MetricsPage> FetchMetrics(const std::string& url);
+
+}  // namespace stoker::loadtest
