@@ -39,7 +39,7 @@ class _Mlp(nn.Module):
 def mlp() -> Model:
     """FP32 [batch, 16] → y FP32 [batch, 4]."""
     batch = Dim("batch", min=1, max=64)
-    return Model(_Mlp(), (torch.randn(2, 16),), ({0: batch},), "max_batch: 8\nbuckets: {batch: [1, 8]}\n")
+    return Model(_Mlp(), (torch.randn(2, 16),), ({0: batch},), "max_batch_size: 8\nbuckets: {batch: [1, 8]}\n")
 
 
 class _Identity(nn.Module):
@@ -51,7 +51,7 @@ def identity() -> Model:
     """FP32 [batch, 16] → y, the same values."""
     batch = Dim("batch", min=1, max=64)
     return Model(
-        _Identity(), (torch.randn(2, 16),), ({0: batch},), "max_batch: 32\nbuckets: {batch: [1, 4, 32]}\n"
+        _Identity(), (torch.randn(2, 16),), ({0: batch},), "max_batch_size: 32\nbuckets: {batch: [1, 4, 32]}\n"
     )
 
 
@@ -93,7 +93,7 @@ def allkinds() -> Model:
     batch = Dim("batch", min=1, max=16)
     args = tuple(torch.ones(2, 3, dtype=dtype) for dtype in DTYPES.values())
     shapes = tuple({0: batch} for _ in args)
-    return Model(_AllKinds(), args, shapes, "max_batch: 4\nbuckets: {batch: [1, 4]}\n")
+    return Model(_AllKinds(), args, shapes, "max_batch_size: 4\nbuckets: {batch: [1, 4]}\n")
 
 
 class _Tokens(nn.Module):
@@ -110,7 +110,7 @@ class _Tokens(nn.Module):
 
 
 TOKENS_YAML = """\
-max_batch: 4
+max_batch_size: 4
 dimensions:
   batch: {axis: ids.0}
   tokens: {axis: ids.1, padding: true}
@@ -143,27 +143,35 @@ class _Hostile(nn.Module):
         ids: Tensor,
         gather_index: Tensor,
         table_index: Tensor,
+        select_index: Tensor,
+        put_index: Tensor,
         scatter_index: Tensor,
         dividend: Tensor,
         divisor: Tensor,
     ) -> dict[str, Tensor]:
+        rows = torch.arange(values.shape[0]).unsqueeze(1)
         return {
             "embedded": self.embedding(ids),
             "gathered": torch.gather(values, 1, gather_index),
             "indexed": self.table[table_index],
+            "selected": self.table.index_select(0, select_index.reshape(-1)).reshape(-1, 4, 8),
+            "put": values.index_put((rows, put_index), torch.zeros(())),
             "scattered": torch.zeros_like(values).scatter_add(1, scatter_index, values[:, :4]),
             "quotient": torch.div(dividend, divisor, rounding_mode="floor"),
             "truncated": torch.div(dividend, divisor, rounding_mode="trunc"),
             "remainder": torch.remainder(dividend, divisor),
+            "modulo": torch.fmod(dividend, divisor),
         }
 
 
 HOSTILE_YAML = """\
-max_batch: 4
+max_batch_size: 4
 inputs:
   ids: {range: [0, 9]}
   gather_index: {range: [0, 7]}
   table_index: {range: [-6, 5]}
+  select_index: {range: [0, 5]}
+  put_index: {range: [-8, 7]}
   scatter_index: {range: [0, 7]}
   dividend: {range: [-100, 100]}
   divisor: {range: [1, 7]}
@@ -174,12 +182,28 @@ buckets: {batch: [1, 4]}
 def hostile() -> Model:
     """Operators that eager refuses on some value: each *_index, ids and divisor is one, INT64 [batch, 4].
 
-    Accepted: ids 0..9, gather_index and scatter_index 0..7, table_index -6..5, divisor anything but 0.
+    Accepted: ids 0..9, gather_index and scatter_index 0..7, table_index -6..5, select_index 0..5,
+    put_index -8..7, divisor anything but 0.
     """
     batch = Dim("batch", min=1, max=16)
     index = torch.ones(2, 4, dtype=torch.long)
-    args = (torch.randn(2, 8), *(index.clone() for _ in range(6)))
+    args = (torch.randn(2, 8), *(index.clone() for _ in range(8)))
     return Model(_Hostile(), args, tuple({0: batch} for _ in args), HOSTILE_YAML)
+
+
+class _Bags(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(10, 8, mode="sum")
+
+    def forward(self, indices: Tensor, offsets: Tensor) -> dict[str, Tensor]:
+        return {"sums": self.table(indices, offsets)}
+
+
+def bags() -> Model:
+    """indices INT64 [12] 0..9, offsets INT64 [4]: where each bag of indices begins → sums FP32 [4, 8]."""
+    args = (torch.arange(12) % 10, torch.tensor([0, 3, 6, 9]))
+    return Model(_Bags(), args, yaml="inputs: {indices: {range: [0, 9]}, offsets: {range: [0, 0]}}\n")
 
 
 def static() -> Model:
@@ -208,7 +232,7 @@ def renamed() -> Model:
     """INPUT0, INPUT1 INT32 [batch, 16] → OUTPUT0 the sum, OUTPUT1 the difference."""
     batch = Dim("batch", min=1, max=16)
     args = (torch.ones(2, 16, dtype=torch.int32), torch.ones(2, 16, dtype=torch.int32))
-    return Model(_Renamed(), args, ({0: batch}, {0: batch}), "max_batch: 8\nbuckets: {batch: [1, 8]}\n")
+    return Model(_Renamed(), args, ({0: batch}, {0: batch}), "max_batch_size: 8\nbuckets: {batch: [1, 8]}\n")
 
 
 class _Ragged(nn.Module):
@@ -222,7 +246,7 @@ def ragged() -> Model:
 
 
 MODELS: dict[str, Callable[[], Model]] = {
-    f.__name__: f for f in (mlp, identity, allkinds, tokens, hostile, static, nobatch, renamed, ragged)
+    f.__name__: f for f in (mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged)
 }
 
 

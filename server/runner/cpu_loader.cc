@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "runner/aot_executable.h"
 #include "runner/eager_executable.h"
+#include "runner/embedding_bag.h"
 #include "runner/executable_loader.h"
 #include "runner/integer_division.h"
 #include "runner/torch_errors.h"
@@ -50,6 +51,7 @@ class CpuLoader : public ExecutableLoader {
 std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
   KeepErrorsCheap();
   MakeTruncatedDivisionSafe();
+  MakeEmbeddingBagsSafe();
   // nativert warns of every operator that it has no static kernel for, at each
   // open. Who asks torch for more by its own variable gets it.
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);

@@ -11,7 +11,7 @@ from grpc import StatusCode
 from torch import Tensor
 
 from tests.integration.daemon import Daemon
-from tests.integration.wire import Request, assert_same, eager, raw_request, read, refusal, stub
+from tests.integration.wire import Request, assert_same, eager, indices, raw_request, read, refusal, stub
 
 Inputs = dict[str, Tensor]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -28,6 +28,12 @@ HOSTILE = [
     ("table_index", 6, "index"),
     ("table_index", -7, "index"),
     ("table_index", LEAST, "index"),
+    ("select_index", 6, "index_select"),
+    ("select_index", -1, "index_select"),
+    ("select_index", LEAST, "index_select"),
+    ("put_index", 8, "index_put"),
+    ("put_index", -9, "index_put"),
+    ("put_index", MOST, "index_put"),
     ("scatter_index", 8, "scatter_add"),
     ("scatter_index", -1, "scatter_add"),
     ("scatter_index", LEAST, "scatter_add"),
@@ -39,8 +45,8 @@ HOSTILE_IDS = [f"{name}={value}" for name, value, _ in HOSTILE]
 @pytest.fixture(scope="module", params=["eager", "aot"])
 def daemon(request: pytest.FixtureRequest, serving: Callable[..., Daemon]) -> Daemon:
     if request.param == "eager":
-        return serving(["hostile", "tokens"], uncompiled=True)
-    return serving(["hostile", "tokens"], "--no-promotion-checks")
+        return serving(["hostile", "bags", "tokens"], uncompiled=True)
+    return serving(["hostile", "bags", "tokens"], "--no-promotion-checks")
 
 
 @pytest.fixture(scope="module")
@@ -54,23 +60,8 @@ def channel(daemon: Daemon) -> Iterator[grpc.Channel]:
         yield channel
 
 
-def good(batch: int) -> Inputs:
-    def integers(low: int, high: int) -> Tensor:
-        return torch.randint(low, high + 1, (batch, 4))
-
-    return {
-        "values": torch.randn(batch, 8),
-        "ids": integers(0, 9),
-        "gather_index": integers(0, 7),
-        "table_index": integers(-6, 5),
-        "scatter_index": integers(0, 7),
-        "dividend": integers(-100, 100),
-        "divisor": integers(1, 7),
-    }
-
-
 def bad(batch: int, name: str, value: int, row: int = 0) -> Inputs:
-    inputs = good(batch)
+    inputs = indices(batch)
     inputs[name][row, 2] = value
     return inputs
 
@@ -99,7 +90,7 @@ def test_alone(
 def test_beside_others(
     daemon: Daemon, channel: grpc.Channel, tier: str, name: str, value: int, operator: str
 ) -> None:
-    mates = [good(1 + i % 2) for i in range(12)]
+    mates = [indices(1 + i % 2) for i in range(12)]
     culprits = [bad(1, name, value) for _ in range(4)]
     requests = [raw_request("hostile", inputs) for inputs in mates]
     for i, inputs in enumerate(culprits):  # between the others, so that batches mix them
@@ -114,16 +105,32 @@ def test_beside_others(
     assert not daemon.ended()
 
 
+@pytest.mark.parametrize(
+    "offsets",
+    [[1, 3, 6, 9], [0, 6, 3, 9], [0, 3, 6, 13], [0, -100_000_000, 6, 9], [LEAST, 3, 6, 9], [0, 3, 6, MOST]],
+    ids=str,
+)
+def test_bags(daemon: Daemon, channel: grpc.Channel, offsets: list[int]) -> None:
+    inputs = {"indices": torch.randint(0, 10, (12,)), "offsets": torch.tensor(offsets)}
+    error = refusal(lambda: stub(channel).ModelInfer(raw_request("bags", inputs)))
+    assert error.code() == StatusCode.INVALID_ARGUMENT
+    assert "offsets must begin with 0, not decrease and not pass the indices" in error.details()
+    inputs["offsets"] = torch.tensor([0, 0, 5, 12])
+    assert_same(read(stub(channel).ModelInfer(raw_request("bags", inputs))), eager("bags", inputs))
+    assert not daemon.ended()
+
+
 @pytest.mark.parametrize("divisor", [-1, 1])
 def test_least_integer(daemon: Daemon, channel: grpc.Channel, divisor: int) -> None:
     """By -1 the quotient does not fit in 64 bits: x86 traps where PyTorch's divisions wrap around."""
-    inputs = good(2)
+    inputs = indices(2)
     inputs["dividend"][0], inputs["divisor"][0] = LEAST, divisor
     answer = read(stub(channel).ModelInfer(raw_request("hostile", inputs)))
     assert answer["quotient"][0].tolist() == [LEAST] * 4
     assert answer["truncated"][0].tolist() == [LEAST] * 4
     assert answer["remainder"][0].tolist() == [0] * 4
-    for name in ("quotient", "truncated", "remainder"):
+    assert answer["modulo"][0].tolist() == [0] * 4
+    for name in ("quotient", "truncated", "remainder", "modulo"):
         row = {key: value[1:] for key, value in inputs.items()}
         torch.testing.assert_close(answer[name][1:], eager("hostile", row)[name])
     assert not daemon.ended()

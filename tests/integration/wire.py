@@ -82,6 +82,25 @@ def _module(model: str) -> torch.nn.Module:
     return models.MODELS[model]().module.eval()
 
 
+def indices(batch: int) -> dict[str, Tensor]:
+    """Inputs that the hostile model takes."""
+
+    def integers(low: int, high: int) -> Tensor:
+        return torch.randint(low, high + 1, (batch, 4))
+
+    return {
+        "values": torch.randn(batch, 8),
+        "ids": integers(0, 9),
+        "gather_index": integers(0, 7),
+        "table_index": integers(-6, 5),
+        "select_index": integers(0, 5),
+        "put_index": torch.stack([torch.randperm(8)[:4] - 8 * (row % 2) for row in range(batch)]),
+        "scatter_index": integers(0, 7),
+        "dividend": integers(-100, 100),
+        "divisor": integers(1, 7) * (1 - 2 * integers(0, 1)),
+    }
+
+
 def eager(model: str, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """What PyTorch itself answers, from the same weights."""
     with torch.no_grad():
