@@ -52,7 +52,7 @@ def starter_yaml(description: Description) -> str:
     if batch:
         lines += [
             "# The most rows that one run takes; requests are merged up to it.",
-            f"max_batch: {buckets_of(batch, description)[-1]}",
+            f"max_batch_size: {buckets_of(batch, description)[-1]}",
         ]
     if description.dimensions:
         lines += _dimension_lines(description.dimensions)
@@ -74,7 +74,8 @@ def starter_yaml(description: Description) -> str:
         "# Copies that run side by side; weights are shared.",
         "instances: 1",
         "# How many requests may wait, and for how long when the client sets no limit (0: for ever).",
-        "queue: {max_requests: 1024, default_timeout_ms: 0}",
+        "dynamic_batching:",
+        "  default_queue_policy: {max_queue_size: 1024, default_timeout_microseconds: 0}",
     ]
     return "\n".join(lines) + "\n"
 

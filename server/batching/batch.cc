@@ -69,13 +69,22 @@ absl::Status CheckInput(const BatchLayout::Input& expected,
       ShapeString(tensor.shape), " in ", tensor.byte_size, " bytes"));
 }
 
+std::vector<ShapeBucket> Buckets(const BatchRunner& runner) {
+  std::vector<ShapeBucket> buckets;
+  for (int i = 0; i < runner.bucket_count(); ++i) {
+    buckets.push_back(runner.bucket(i));
+  }
+  return buckets;
+}
+
 }  // namespace
 
 BatchRules::BatchRules(const BatchLayout& layout, const BatchRunner& runner)
     : layout_(layout),
       runner_(runner),
       exact_(HasUnknownOutput(layout)),
-      mergeable_(!exact_ && AllHaveRows(layout)) {}
+      mergeable_(!exact_ && AllHaveRows(layout)),
+      lanes_(Buckets(runner), layout.paddable, layout.batch_dimension) {}
 
 absl::Status BatchRules::CheckTask(const InferTask& task) const {
   if (task.sizes.size() != layout_.paddable.size()) {
@@ -117,33 +126,26 @@ Batch BatchRules::Begin(std::unique_ptr<InferTask> task, absl::Time now) const {
   return batch;
 }
 
-bool BatchRules::TryAdd(Batch& batch, std::unique_ptr<InferTask>& task) const {
-  DimensionSizes merged;
-  if (!Merge(batch, *task, merged)) return false;
-  const int bucket = runner_.Match(merged);
-  if (bucket < 0) return false;
-  batch.sizes = std::move(merged);
-  batch.bucket = bucket;
-  batch.rows += task->rows;
-  batch.tasks.push_back(std::move(task));
-  return true;
+int BatchRules::LaneOf(const InferTask& task) const {
+  return mergeable_ ? lanes_.Find(task.sizes) : -1;
 }
 
-bool BatchRules::Merge(const Batch& batch, const InferTask& task,
-                       DimensionSizes& merged) const {
-  if (!mergeable_ || batch.bucket < 0) return false;
-  if (task.rows > layout_.max_batch_rows - batch.rows) return false;
-  merged = batch.sizes;
-  for (size_t i = 0; i < merged.size(); ++i) {
-    if (static_cast<int>(i) == *layout_.batch_dimension) {
-      merged[i] += task.sizes[i];
-    } else if (layout_.paddable[i]) {
-      merged[i] = std::max(merged[i], task.sizes[i]);
-    } else if (merged[i] != task.sizes[i]) {
-      return false;
+Batch BatchRules::Assemble(std::vector<std::unique_ptr<InferTask>> tasks,
+                           int bucket, absl::Time now) const {
+  if (bucket < 0) return Begin(std::move(tasks.front()), now);
+  Batch batch;
+  batch.bucket = bucket;
+  batch.started = now;
+  batch.sizes = tasks.front()->sizes;
+  for (const std::unique_ptr<InferTask>& task : tasks) {
+    batch.rows += task->rows;
+    for (size_t i = 0; i < batch.sizes.size(); ++i) {
+      batch.sizes[i] = std::max(batch.sizes[i], task->sizes[i]);
     }
   }
-  return true;
+  batch.sizes[static_cast<size_t>(*layout_.batch_dimension)] = batch.rows;
+  batch.tasks = std::move(tasks);
+  return batch;
 }
 
 absl::StatusOr<DimensionSizes> BatchRules::RunSizes(const Batch& batch) const {

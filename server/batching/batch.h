@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "batching/batcher.h"
 #include "batching/infer_task.h"
+#include "batching/lanes.h"
 #include "tensor/shape_bucket.h"
 
 namespace stoker {
@@ -35,28 +36,30 @@ class BatchRules {
   // dtypes, and the shapes that its dimensions have at the task's sizes.
   absl::Status CheckTask(const InferTask& task) const;
 
-  // A batch of one.
+  // The lane of a task; -1: it shares no batch.
+  int LaneOf(const InferTask& task) const;
+  // A batch of one, in the smallest bucket that holds it.
   Batch Begin(std::unique_ptr<InferTask> task, absl::Time now) const;
-  // Moves the task into the batch when all of it still fits into one bucket;
-  // otherwise leaves both as they are.
-  bool TryAdd(Batch& batch, std::unique_ptr<InferTask>& task) const;
+  // A batch of these tasks in the bucket that was planned for them; -1 only for
+  // a task alone, which gets the smallest.
+  Batch Assemble(std::vector<std::unique_ptr<InferTask>> tasks, int bucket,
+                 absl::Time now) const;
 
   // The sizes that the batch's inputs get. INTERNAL when the bucket that the
   // runner matched does not hold the batch.
   absl::StatusOr<DimensionSizes> RunSizes(const Batch& batch) const;
 
   const BatchLayout& layout() const { return layout_; }
+  const Lanes& lanes() const { return lanes_; }
 
  private:
-  bool Merge(const Batch& batch, const InferTask& task,
-             DimensionSizes& merged) const;
-
   const BatchLayout& layout_;
   const BatchRunner& runner_;
   // An output of unknown size: exact sizes only.
   const bool exact_;
   // The batch dimension is axis 0 of every tensor and nothing else in them.
   const bool mergeable_;
+  const Lanes lanes_;
 };
 
 }  // namespace stoker

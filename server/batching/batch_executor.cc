@@ -24,13 +24,15 @@ int64_t Elements(absl::Span<const Tensor> tensors) {
 }  // namespace
 
 BatchExecutor::BatchExecutor(int thread, const BatchRules& rules,
-                             BatchRunner& runner, Clock& clock,
-                             MetricRegistry& metrics, const Labels& labels,
+                             BatchRunner& runner, BucketCosts& costs,
+                             Clock& clock, MetricRegistry& metrics,
+                             const Labels& labels,
                              const std::atomic<bool>& abandon)
     : thread_(thread),
       rules_(rules),
       layout_(rules.layout()),
       runner_(runner),
+      costs_(costs),
       clock_(clock),
       abandon_(abandon),
       metrics_(metrics, labels),
@@ -153,6 +155,7 @@ void BatchExecutor::Record(const Batch& batch, std::string_view tier,
   }
   metrics_.RecordRun(tier, report.run, batch.tasks.size(), batch.rows,
                      useful_elements, run_elements);
+  if (batch.bucket >= 0) costs_.Record(batch.bucket, report.run);
   runner_.OnBatch(report);
 }
 

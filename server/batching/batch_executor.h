@@ -18,6 +18,7 @@
 #include "batching/batch.h"
 #include "batching/batch_metrics.h"
 #include "batching/batcher.h"
+#include "batching/bucket_costs.h"
 #include "batching/gather.h"
 #include "metrics/metrics.h"
 
@@ -28,8 +29,8 @@ class BatchExecutor {
   // Everything passed by reference outlives this object. `abandon`: no second
   // attempts begin any more; their tasks end with UNAVAILABLE.
   BatchExecutor(int thread, const BatchRules& rules, BatchRunner& runner,
-                Clock& clock, MetricRegistry& metrics, const Labels& labels,
-                const std::atomic<bool>& abandon);
+                BucketCosts& costs, Clock& clock, MetricRegistry& metrics,
+                const Labels& labels, const std::atomic<bool>& abandon);
 
   // Runs the batch and keeps its answers, one for every task of it.
   void Execute(Batch batch);
@@ -62,6 +63,7 @@ class BatchExecutor {
   const BatchRules& rules_;
   const BatchLayout& layout_;
   BatchRunner& runner_;
+  BucketCosts& costs_;
   Clock& clock_;
   const std::atomic<bool>& abandon_;
   BatchMetrics metrics_;

@@ -8,9 +8,12 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/status_macros.h"
 #include "base/thread.h"
 #include "batching/batch.h"
 #include "batching/batch_executor.h"
+#include "batching/batch_planner.h"
+#include "batching/bucket_costs.h"
 #include "batching/task_queue.h"
 #include "metrics/catalog.h"
 
@@ -39,7 +42,10 @@ struct Batcher::Impl {
         clock(clock_in),
         metrics(metrics_in),
         rules(layout, runner),
+        costs(rules.lanes().buckets()),
         queue_length(metrics.Gauge(metric::kQueueLength, options.labels)),
+        queue(options.batching),
+        planner(rules.lanes(), layout.max_batch_rows),
         work(options.threads) {}
 
   void StartThreads();
@@ -54,7 +60,16 @@ struct Batcher::Impl {
     std::optional<Batch> batch;
   };
 
+  // Why a device thread leaves the tasks that wait where they are.
+  struct Wait {
+    absl::Time until = absl::InfinitePast();  // it does not
+    uint64_t arrivals = 0;  // that had been when it decided to
+  };
+
   void DeviceLoop(int thread);
+  void AwaitJob(int thread, const Wait& wait);
+  Wait TakeBatchLocked(absl::Time now, Job& job, std::vector<EndedTask>& ended)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Waits for a job; nullopt when there will be none any more.
   std::optional<Job> NextJob(int thread);
   bool HasJob(int thread) const;
@@ -81,11 +96,15 @@ struct Batcher::Impl {
   Clock& clock;
   MetricRegistry& metrics;
   const BatchRules rules;
+  BucketCosts costs;
   std::atomic<bool> abandon{false};  // the drain's deadline has passed
 
   mutable absl::Mutex mu;
   Gauge queue_length ABSL_GUARDED_BY(mu);
   TaskQueue queue ABSL_GUARDED_BY(mu);
+  BatchPlanner planner ABSL_GUARDED_BY(mu);
+  uint64_t planned_costs ABSL_GUARDED_BY(mu) = 0;  // their generation
+  uint64_t arrivals ABSL_GUARDED_BY(mu) = 0;
   std::vector<std::deque<DeviceWork*>> work ABSL_GUARDED_BY(mu);  // per thread
   int running_jobs ABSL_GUARDED_BY(mu) = 0;
   bool stopping ABSL_GUARDED_BY(mu) = false;
@@ -114,21 +133,21 @@ void Batcher::Impl::StartThreads() {
 
 absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
   if (absl::Status status = rules.CheckTask(*task); !status.ok()) return status;
+  task->lane = rules.LaneOf(*task);
   const absl::Time now = clock.Now();
   absl::MutexLock lock(&mu);
   if (stopping) {
     return absl::UnavailableError(absl::StrCat(
         "'", options.name, "' is stopping and takes no more requests"));
   }
-  if (queue.size() >= static_cast<size_t>(options.max_queue_requests)) {
-    return absl::UnavailableError("Exceeds maximum queue size");
-  }
-  task->enqueued = now;
-  if (task->deadline < timer_wake) {
-    timer_wake = task->deadline;
+  const InferTask& pushed = *task;
+  RETURN_IF_ERROR(queue.Push(task, now));
+  const absl::Time due = std::min(pushed.deadline, pushed.expiry);
+  if (due < timer_wake) {
+    timer_wake = due;
     timer_changed = true;
   }
-  queue.Push(std::move(task));
+  ++arrivals;
   UpdateLengthLocked();
   return absl::OkStatus();
 }
@@ -205,8 +224,8 @@ void Batcher::Impl::Join() {
 
 void Batcher::Impl::DeviceLoop(int thread) {
   runner.StartThread(thread);
-  BatchExecutor executor(thread, rules, runner, clock, metrics, options.labels,
-                         abandon);
+  BatchExecutor executor(thread, rules, runner, costs, clock, metrics,
+                         options.labels, abandon);
   for (std::optional<Job> job = NextJob(thread); job;) {
     if (job->work != nullptr) job->work->work();
     if (job->batch) executor.Execute(*std::move(job->batch));
@@ -230,31 +249,60 @@ bool Batcher::Impl::HasJob(int thread) const {
 }
 
 std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
-  {
-    const auto has_job = [this, thread]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
-      return HasJobLocked(thread);
-    };
-    absl::MutexLock lock(&mu);
-    mu.Await(absl::Condition(&has_job));
-  }
-  const absl::Time now = clock.Now();
-  std::vector<EndedTask> ended;
-  Job job;
-  {
-    absl::MutexLock lock(&mu);
-    if (!work[thread].empty()) {
-      job.work = work[thread].front();
-      work[thread].pop_front();
-    } else if (!queue.empty()) {
-      job.batch = queue.TakeBatch(rules, now, ended);
-      UpdateLengthLocked();
-    } else if (stopping) {
-      return std::nullopt;
+  Wait wait;
+  while (true) {
+    AwaitJob(thread, wait);
+    const absl::Time now = clock.Now();
+    std::vector<EndedTask> ended;
+    Job job;
+    {
+      absl::MutexLock lock(&mu);
+      if (!work[thread].empty()) {
+        job.work = work[thread].front();
+        work[thread].pop_front();
+      } else if (!queue.empty()) {
+        wait = TakeBatchLocked(now, job, ended);
+      } else if (stopping) {
+        return std::nullopt;
+      }
+      ++running_jobs;  // before `ended` ends, so that Stop waits for that too
     }
-    ++running_jobs;  // before `ended` ends, so that Stop waits for that too
+    EndTasks(std::move(ended));
+    if (job.work != nullptr || job.batch) return job;
+    FinishJob(job);
   }
-  EndTasks(std::move(ended));
-  return job;
+}
+
+// Until there is a job; for a queue that has only tasks that may wait for
+// company, until more arrive or the first has waited long enough.
+void Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
+  const auto has_job = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
+    return stopping || !work[thread].empty() ||
+           (!queue.empty() &&
+            (wait.until == absl::InfinitePast() || arrivals != wait.arrivals));
+  };
+  absl::MutexLock lock(&mu);
+  if (wait.until == absl::InfinitePast()) {
+    mu.Await(absl::Condition(&has_job));
+  } else {
+    clock.AwaitWithDeadline(&mu, absl::Condition(&has_job), wait.until);
+  }
+}
+
+Batcher::Impl::Wait Batcher::Impl::TakeBatchLocked(
+    absl::Time now, Job& job, std::vector<EndedTask>& ended) {
+  if (const uint64_t latest = costs.generation(); latest != planned_costs) {
+    planner.SetCosts(costs.Estimates());
+    planned_costs = latest;
+  }
+  const bool may_wait =
+      options.batching.max_queue_delay > absl::ZeroDuration() && !stopping;
+  TaskQueue::Taken taken =
+      queue.TakeBatch(rules, planner, now, may_wait, ended);
+  UpdateLengthLocked();
+  job.batch = std::move(taken.batch);
+  if (job.batch || queue.empty()) return {};
+  return {taken.wait_until, arrivals};
 }
 
 void Batcher::Impl::FinishJob(const Job& job) {
@@ -307,6 +355,10 @@ absl::Status Batcher::RunOnDeviceThread(int thread,
 }
 
 void Batcher::Stop(absl::Time deadline) { impl_->Stop(deadline); }
+
+void Batcher::ResetCost(int bucket, absl::Duration run) {
+  impl_->costs.Reset(bucket, run);
+}
 
 int Batcher::queue_length() const {
   absl::MutexLock lock(&impl_->mu);

@@ -1,10 +1,9 @@
 // A bounded queue of tasks and the device threads that run them in batches.
 // Knows tasks and buckets; knows nothing of models, torch or the wire.
 //
-// A device thread that is free takes the oldest task and as many of the
-// following ones as fit into one bucket with it (dimensions that may not be
-// padded must be equal), in order, and never waits for more. Nobody overtakes:
-// a task that does not fit ends the batch and begins the next one.
+// A device thread that is free runs the first task (by priority, then arrival)
+// together with those that batching/batch_planner.h finds it cheapest to run
+// with it. It waits for company only where a queue delay is configured.
 //
 // A batch of several tasks that fails is run again task by task, so that the
 // one that made it fail fails alone.
@@ -25,6 +24,7 @@
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "batching/infer_task.h"
+#include "batching/queue_policy.h"
 #include "metrics/metrics.h"
 #include "tensor/dim_expr.h"
 #include "tensor/run_result.h"
@@ -76,6 +76,7 @@ class BatchRunner {
   // The bucket that a batch of these sizes is padded to; -1: run as it is.
   // Pure, callable from any thread.
   virtual int Match(absl::Span<const int64_t> sizes) const = 0;
+  virtual int bucket_count() const = 0;
   virtual const ShapeBucket& bucket(int index) const = 0;
 
   // Called once on each device thread before its first Run.
@@ -96,7 +97,7 @@ class BatchRunner {
 struct BatcherOptions {
   std::string name;  // thread names: "dev-<name>"
   int threads = 1;   // device threads (instances), at least 1
-  int max_queue_requests = 1024;
+  DynamicBatching batching;
   Labels labels;  // model, version
 };
 
@@ -108,10 +109,15 @@ class Batcher {
   ~Batcher();
 
   // Takes the task (leaves `task` null) on OK. UNAVAILABLE "Exceeds maximum
-  // queue size" when full; UNAVAILABLE when stopped; INVALID_ARGUMENT when the
-  // tensors are not what the layout says for the task's sizes. On an error the
-  // task is untouched and its on_done is not called.
+  // queue size" when its priority level is full; UNAVAILABLE when stopped;
+  // INVALID_ARGUMENT when the tensors are not what the layout says for the
+  // task's sizes. On an error the task is untouched and its on_done is not
+  // called.
   absl::Status Enqueue(std::unique_ptr<InferTask>& task);
+
+  // What runs in the bucket from now on takes this long: until runs tell
+  // better.
+  void ResetCost(int bucket, absl::Duration run);
 
   // Ends every queued task whose `cancelled` is set, now.
   void SweepCancelled();

@@ -32,9 +32,13 @@ struct InferTask {
       inputs;  // in the model's order; their owners keep the bytes alive
   DimensionSizes sizes;  // per dimension of the model
   int64_t rows = 1;      // sizes[batch], or 1
-  absl::Time enqueued;   // set by the Batcher
   // A task still queued then ends with UNAVAILABLE "Request timeout expired".
   absl::Time deadline = absl::InfiniteFuture();
+  // How long it may wait in the queue, where the queue's policy lets the
+  // request say so; infinite: it doesn't say.
+  absl::Duration timeout = absl::InfiniteDuration();
+  // 1 is the most urgent. 0, or more than the queue has: the queue's default.
+  uint64_t priority = 0;
   // Set by anyone at any time; a task still queued then ends with CANCELLED, at
   // the next Batcher::SweepCancelled or when its turn comes. May be null.
   std::shared_ptr<std::atomic<bool>> cancelled;
@@ -43,6 +47,11 @@ struct InferTask {
   // thread, on the batcher's timer thread, or inside SweepCancelled or Stop.
   // Must not block, and must not call Stop or RunOnDeviceThread.
   std::function<void(absl::StatusOr<InferResult>)> on_done;
+
+  // Set by the Batcher.
+  absl::Time enqueued;
+  absl::Time expiry = absl::InfiniteFuture();  // of its time in the queue
+  int lane = -1;                               // batching/lanes.h
 };
 
 }  // namespace stoker

@@ -6,87 +6,180 @@
 namespace stoker {
 namespace {
 
-// OK for a task that may go on waiting.
-absl::Status Overdue(const InferTask& task, absl::Time now) {
-  if (IsCancelled(task)) return CancelledStatus();
-  if (task.deadline <= now) {
-    // The code that Triton's clients know for a timeout in the queue.
-    return absl::UnavailableError("Request timeout expired");
-  }
-  return absl::OkStatus();
+// The planner looks at this many tasks at a time.
+constexpr size_t kWindow = 128;
+
+// The text that Triton's clients know for a timeout in the queue.
+absl::Status ExpiredStatus() {
+  return absl::UnavailableError("Request timeout expired");
 }
 
-// Moves the tasks that `judge` gives an error to `ended`; keeps the others'
-// order.
-template <typename Judge>
-void TakeWhere(std::deque<std::unique_ptr<InferTask>>& tasks, Judge judge,
-               std::vector<EndedTask>& ended) {
-  auto kept = tasks.begin();
-  for (std::unique_ptr<InferTask>& task : tasks) {
-    absl::Status status = judge(*task);
-    if (status.ok()) {
-      if (&*kept != &task) *kept = std::move(task);
-      ++kept;
-    } else {
-      ended.push_back({std::move(task), std::move(status)});
-    }
-  }
-  tasks.erase(kept, tasks.end());
+bool IsPreferred(const std::vector<int>& sizes, int64_t rows) {
+  return std::find(sizes.begin(), sizes.end(), rows) != sizes.end();
 }
 
 }  // namespace
 
-void TaskQueue::Push(std::unique_ptr<InferTask> task) {
-  tasks_.push_back(std::move(task));
+TaskQueue::TaskQueue(const DynamicBatching& batching)
+    : batching_(batching), levels_(batching.policies.size() + 1) {}
+
+size_t TaskQueue::LevelOf(const InferTask& task) const {
+  const size_t levels = batching_.policies.size();
+  const uint64_t priority = task.priority == 0 || task.priority > levels
+                                ? batching_.default_priority_level
+                                : task.priority;
+  return static_cast<size_t>(priority) - 1;
 }
 
-std::optional<Batch> TaskQueue::TakeBatch(const BatchRules& rules,
-                                          absl::Time now,
-                                          std::vector<EndedTask>& ended) {
-  std::optional<Batch> batch;
-  while (!tasks_.empty()) {
-    std::unique_ptr<InferTask>& task = tasks_.front();
-    if (absl::Status status = Overdue(*task, now); !status.ok()) {
-      ended.push_back({std::move(task), std::move(status)});
-    } else if (!batch) {
-      batch = rules.Begin(std::move(task), now);
-    } else if (!rules.TryAdd(*batch, task)) {
-      break;
-    }
-    tasks_.pop_front();
+const QueuePolicy& TaskQueue::PolicyOf(size_t level) const {
+  return batching_.policies[std::min(level, batching_.policies.size() - 1)];
+}
+
+absl::Time TaskQueue::Due(const InferTask& task) {
+  return std::min(task.deadline, task.expiry);
+}
+
+absl::Status TaskQueue::Push(std::unique_ptr<InferTask>& task, absl::Time now) {
+  const size_t level = LevelOf(*task);
+  const QueuePolicy& policy = PolicyOf(level);
+  if (levels_[level].size() >= static_cast<size_t>(policy.max_queue_size)) {
+    return absl::UnavailableError("Exceeds maximum queue size");
   }
-  return batch;
+  absl::Duration timeout = policy.default_timeout;
+  if (policy.allow_timeout_override) timeout = std::min(timeout, task->timeout);
+  task->enqueued = now;
+  task->expiry = now + timeout;
+  levels_[level].push_back(std::move(task));
+  ++size_;
+  return absl::OkStatus();
+}
+
+void TaskQueue::TakeOverdue(size_t level, size_t limit, absl::Time now,
+                            std::vector<EndedTask>& ended) {
+  const bool delays = level + 1 < levels_.size() &&
+                      PolicyOf(level).timeout_action == TimeoutAction::kDelay;
+  Tasks& tasks = levels_[level];
+  const auto end = tasks.begin() +
+                   static_cast<std::ptrdiff_t>(std::min(limit, tasks.size()));
+  auto kept = std::find_if(tasks.begin(), end, [&](const auto& task) {
+    return IsCancelled(*task) || Due(*task) <= now;
+  });
+  for (auto it = kept; it != end; ++it) {
+    std::unique_ptr<InferTask>& task = *it;
+    if (IsCancelled(*task)) {
+      ended.push_back({std::move(task), CancelledStatus()});
+    } else if (Due(*task) > now) {
+      if (kept != it) *kept = std::move(task);
+      ++kept;
+      continue;
+    } else if (delays && task->deadline > now) {
+      task->expiry = absl::InfiniteFuture();
+      levels_.back().push_back(std::move(task));
+      continue;
+    } else {
+      ended.push_back({std::move(task), ExpiredStatus()});
+    }
+    --size_;
+  }
+  tasks.erase(kept, end);
+}
+
+std::vector<Candidate> TaskQueue::Candidates(absl::Time now,
+                                             std::vector<EndedTask>& ended) {
+  std::vector<Candidate> candidates;
+  candidates.reserve(std::min(size_, kWindow));
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    if (candidates.size() >= kWindow) break;
+    TakeOverdue(level, kWindow, now, ended);
+    for (const std::unique_ptr<InferTask>& task : levels_[level]) {
+      if (candidates.size() >= kWindow) break;
+      candidates.push_back({task->lane, task->rows});
+    }
+  }
+  return candidates;
+}
+
+const InferTask& TaskQueue::Front() const {
+  for (const Tasks& tasks : levels_) {
+    if (!tasks.empty()) return *tasks.front();
+  }
+  return *levels_.front().front();
+}
+
+std::vector<std::unique_ptr<InferTask>> TaskQueue::Remove(
+    const std::vector<size_t>& positions) {
+  std::vector<std::unique_ptr<InferTask>> taken;
+  taken.reserve(positions.size());
+  size_t begin = 0;  // position of the level's first task
+  auto next = positions.begin();
+  for (Tasks& tasks : levels_) {
+    const size_t end = begin + tasks.size();
+    const auto first = next;
+    while (next != positions.end() && *next < end) {
+      taken.push_back(std::move(tasks[*next++ - begin]));
+    }
+    if (next - first == static_cast<std::ptrdiff_t>(tasks.size())) {
+      tasks.clear();
+    } else if (next != first) {
+      // Only in the stretch that tasks were taken from is anything moved.
+      const auto from =
+          tasks.begin() + static_cast<std::ptrdiff_t>(*first - begin);
+      const auto to =
+          tasks.begin() + static_cast<std::ptrdiff_t>(*(next - 1) - begin + 1);
+      tasks.erase(std::remove(from, to, nullptr), to);
+    }
+    begin = end;
+    if (next == positions.end()) break;
+  }
+  size_ -= taken.size();
+  return taken;
+}
+
+TaskQueue::Taken TaskQueue::TakeBatch(const BatchRules& rules,
+                                      BatchPlanner& planner, absl::Time now,
+                                      bool may_wait,
+                                      std::vector<EndedTask>& ended) {
+  const std::vector<Candidate> candidates = Candidates(now, ended);
+  if (candidates.empty()) return {};
+  const BatchPlan plan = planner.Plan(candidates, batching_.preserve_ordering);
+  if (may_wait && plan.gains_by_waiting &&
+      !IsPreferred(batching_.preferred_batch_sizes, plan.rows)) {
+    const InferTask& first = Front();
+    const absl::Time until = first.enqueued + batching_.max_queue_delay;
+    if (until > now) return {std::nullopt, std::min(until, Due(first))};
+  }
+  return {rules.Assemble(Remove(plan.tasks), plan.bucket, now)};
 }
 
 void TaskQueue::TakeCancelled(std::vector<EndedTask>& ended) {
-  TakeWhere(
-      tasks_,
-      [](const InferTask& task) {
-        return IsCancelled(task) ? CancelledStatus() : absl::OkStatus();
-      },
-      ended);
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    TakeOverdue(level, levels_[level].size(), absl::InfinitePast(), ended);
+  }
 }
 
 absl::Time TaskQueue::TakeExpired(absl::Time now,
                                   std::vector<EndedTask>& ended) {
   absl::Time earliest = absl::InfiniteFuture();
-  TakeWhere(
-      tasks_,
-      [&](const InferTask& task) {
-        absl::Status status = Overdue(task, now);
-        if (status.ok()) earliest = std::min(earliest, task.deadline);
-        return status;
-      },
-      ended);
+  for (size_t level = 0; level < levels_.size(); ++level) {
+    TakeOverdue(level, levels_[level].size(), now, ended);
+  }
+  for (const Tasks& tasks : levels_) {
+    for (const std::unique_ptr<InferTask>& task : tasks) {
+      earliest = std::min(earliest, Due(*task));
+    }
+  }
   return earliest;
 }
 
 void TaskQueue::TakeAll(const absl::Status& status,
                         std::vector<EndedTask>& ended) {
-  for (std::unique_ptr<InferTask>& task : tasks_) {
-    ended.push_back({std::move(task), status});
+  for (Tasks& tasks : levels_) {
+    for (std::unique_ptr<InferTask>& task : tasks) {
+      ended.push_back({std::move(task), status});
+    }
+    tasks.clear();
   }
-  tasks_.clear();
+  size_ = 0;
 }
 
 bool IsCancelled(const InferTask& task) {

@@ -1,5 +1,5 @@
-// The tasks that wait, in the order of their arrival. Takes out those that are
-// to run and those whose time is over; never calls on_done itself.
+// The tasks that wait, by priority and arrival. Takes out those that are to run
+// and those whose time is over; never calls on_done itself.
 //
 // Not thread-safe: its owner's mutex guards it.
 #pragma once
@@ -13,7 +13,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "batching/batch.h"
+#include "batching/batch_planner.h"
 #include "batching/infer_task.h"
+#include "batching/queue_policy.h"
 
 namespace stoker {
 
@@ -25,23 +27,52 @@ struct EndedTask {
 
 class TaskQueue {
  public:
-  size_t size() const { return tasks_.size(); }
-  bool empty() const { return tasks_.empty(); }
+  explicit TaskQueue(const DynamicBatching& batching);
 
-  void Push(std::unique_ptr<InferTask> task);
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
 
-  // The oldest task and those behind it that may run with it. Cancelled and
-  // expired tasks on the way go to `ended`. nullopt when no other was left.
-  std::optional<Batch> TakeBatch(const BatchRules& rules, absl::Time now,
-                                 std::vector<EndedTask>& ended);
+  // Takes the task on OK and sets its expiry from `now`. UNAVAILABLE "Exceeds
+  // maximum queue size" when its priority level is full.
+  absl::Status Push(std::unique_ptr<InferTask>& task, absl::Time now);
+
+  struct Taken {
+    std::optional<Batch> batch;
+    // Without a batch: the first task may wait until then for company.
+    absl::Time wait_until = absl::InfiniteFuture();
+  };
+  // The batch that is to run now. Cancelled and expired tasks on the way go to
+  // `ended`. `may_wait`: there may be none yet, for a fuller one.
+  Taken TakeBatch(const BatchRules& rules, BatchPlanner& planner,
+                  absl::Time now, bool may_wait, std::vector<EndedTask>& ended);
 
   void TakeCancelled(std::vector<EndedTask>& ended);
-  // Returns the earliest deadline among those that stay.
+  // Also moves the tasks behind all others whose policy delays them. Returns
+  // when the next task's time is over.
   absl::Time TakeExpired(absl::Time now, std::vector<EndedTask>& ended);
   void TakeAll(const absl::Status& status, std::vector<EndedTask>& ended);
 
  private:
-  std::deque<std::unique_ptr<InferTask>> tasks_;
+  using Tasks = std::deque<std::unique_ptr<InferTask>>;
+  // When the task has to leave its place in the queue.
+  static absl::Time Due(const InferTask& task);
+  const QueuePolicy& PolicyOf(size_t level) const;
+  size_t LevelOf(const InferTask& task) const;
+  // Takes out of a level's first `limit` tasks whoever is cancelled or whose
+  // time is over.
+  void TakeOverdue(size_t level, size_t limit, absl::Time now,
+                   std::vector<EndedTask>& ended);
+  std::vector<Candidate> Candidates(absl::Time now,
+                                    std::vector<EndedTask>& ended);
+  // The tasks at these ascending positions of all levels together.
+  std::vector<std::unique_ptr<InferTask>> Remove(
+      const std::vector<size_t>& positions);
+  const InferTask& Front() const;
+
+  DynamicBatching batching_;
+  // By priority level, most urgent first; the last one has the delayed tasks.
+  std::vector<Tasks> levels_;
+  size_t size_ = 0;
 };
 
 // Whether somebody set the task's `cancelled`.

@@ -39,11 +39,28 @@ BatchLayout Layout(const ModelSpec& spec) {
   return layout;
 }
 
+DynamicBatching Batching(const DynamicBatchingSpec& spec) {
+  DynamicBatching batching;
+  batching.max_queue_delay = spec.max_queue_delay;
+  batching.preferred_batch_sizes = spec.preferred_batch_sizes;
+  batching.preserve_ordering = spec.preserve_ordering;
+  batching.default_priority_level = spec.default_priority_level;
+  batching.policies.clear();
+  for (const QueuePolicySpec& policy : spec.policies) {
+    batching.policies.push_back(
+        {policy.delay_on_timeout ? TimeoutAction::kDelay
+                                 : TimeoutAction::kReject,
+         policy.default_timeout, policy.allow_timeout_override,
+         policy.max_queue_size});
+  }
+  return batching;
+}
+
 BatcherOptions QueueOptions(const ModelSpec& spec, const Labels& labels) {
   BatcherOptions options;
   options.name = spec.Label();
   options.threads = spec.instances;
-  options.max_queue_requests = spec.queue.max_requests;
+  options.batching = Batching(spec.dynamic_batching);
   options.labels = labels;
   return options;
 }
@@ -122,15 +139,15 @@ absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
         spec_->name,
         BucketName(ShapeBucket{task->sizes}, spec_->DimensionNames())));
   }
-  if (spec_->queue.default_timeout != absl::InfiniteDuration()) {
-    task->deadline = std::min(
-        task->deadline, deps_.clock->Now() + spec_->queue.default_timeout);
-  }
   return batcher_.Enqueue(task);
 }
 
 int ModelVersion::Match(absl::Span<const int64_t> sizes) const {
   return table_.Match(sizes).value_or(-1);
+}
+
+int ModelVersion::bucket_count() const {
+  return static_cast<int>(spec_->buckets.size());
 }
 
 const ShapeBucket& ModelVersion::bucket(int index) const {

@@ -90,6 +90,7 @@ class ModelVersion final : private BatchRunner {
 
   // BatchRunner.
   int Match(absl::Span<const int64_t> sizes) const override;
+  int bucket_count() const override;
   const ShapeBucket& bucket(int index) const override;
   void StartThread(int thread) override;
   void Idle(int thread, absl::FunctionRef<void()> wait) override;

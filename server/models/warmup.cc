@@ -332,6 +332,9 @@ void ModelVersion::Promote(const WarmupStep& step,
                            const Verdict& verdict) {
   slots_[static_cast<size_t>(step.bucket)].Promote(std::move(executables),
                                                    verdict);
+  if (verdict.candidate_seconds > 0) {
+    batcher_.ResetCost(step.bucket, absl::Seconds(verdict.candidate_seconds));
+  }
   deps_.metrics
       ->Counter(metric::kPromotions, With(labels_, "outcome", "promoted"))
       .Add();

@@ -46,9 +46,22 @@ enum class ReadyWhen { kEager, kWarm };
 // What a request gets that fits no bucket.
 enum class Unmatched { kEager, kReject };
 
-struct QueueSpec {
-  int max_requests = 1024;  // waiting, per version
+// Names and meanings of the next two are Triton's ModelQueuePolicy and
+// ModelDynamicBatching.
+struct QueuePolicySpec {
+  bool delay_on_timeout = false;  // instead of refusing
   absl::Duration default_timeout = absl::InfiniteDuration();  // in queue
+  bool allow_timeout_override = true;
+  int max_queue_size = 1024;  // waiting, per version and priority level
+};
+
+struct DynamicBatchingSpec {
+  absl::Duration max_queue_delay = absl::ZeroDuration();
+  std::vector<int> preferred_batch_sizes;
+  bool preserve_ordering = false;
+  int default_priority_level = 1;
+  std::vector<QueuePolicySpec> policies =
+      std::vector<QueuePolicySpec>(1);  // by priority
 };
 
 struct ModelSpec {
@@ -74,7 +87,7 @@ struct ModelSpec {
   int threads = 0;  // per instance; 0: cores / instances
   int instances = 1;
   bool compile = true;  // false: eager only
-  QueueSpec queue;
+  DynamicBatchingSpec dynamic_batching;
 
   // "minilm:1", for logs and errors.
   std::string Label() const;

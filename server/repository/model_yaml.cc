@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "repository/default_buckets.h"
+#include "repository/dynamic_batching_yaml.h"
 #include "repository/model_repository.h"
 #include "repository/version_choice.h"
 #include "repository/yaml_value.h"
@@ -22,8 +23,9 @@ constexpr int64_t kDefaultMaxBatch = 8;
 
 const std::vector<std::string>& FieldNames() {
   static const auto* const names = new std::vector<std::string>{
-      "ready_when", "versions", "max_batch", "dimensions", "inputs", "buckets",
-      "unmatched",  "compile",  "threads",   "instances",  "queue"};
+      "ready_when", "versions",  "max_batch_size",  "dimensions",
+      "inputs",     "buckets",   "unmatched",       "compile",
+      "threads",    "instances", "dynamic_batching"};
   return *names;
 }
 
@@ -98,7 +100,7 @@ class SpecEditor {
   void Apply(const YamlValue& root) {
     entries_ = root.Map(FieldNames()).value_or(YamlValue::Entries());
     // Not in the order written: buckets are named after dimensions and limited
-    // by max_batch.
+    // by max_batch_size.
     if (const YamlValue* value = Find("versions")) ReadVersions(*value);
     if (const YamlValue* value = Find("ready_when")) {
       const bool eager = value->Choice({"eager", "warm"}) == 0;
@@ -112,15 +114,14 @@ class SpecEditor {
       spec_.compile = value->Bool().value_or(true);
     }
     if (const YamlValue* value = Find("threads")) {
-      ReadInt(*value, 0, 1024, spec_.threads);
+      value->ReadInt(0, 1024, spec_.threads);
     }
     if (const YamlValue* value = Find("instances")) {
-      ReadInt(*value, 1, 64, spec_.instances);
+      value->ReadInt(1, 64, spec_.instances);
     }
-    if (const YamlValue* value = Find("queue")) ReadQueue(*value);
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
     if (const YamlValue* value = Find("inputs")) ReadInputs(*value);
-    if (const YamlValue* value = Find("max_batch")) ReadMaxBatch(*value);
+    if (const YamlValue* value = Find("max_batch_size")) ReadMaxBatch(*value);
     const YamlValue* const buckets = Find("buckets");
     if (buckets != nullptr) {
       ReadBuckets(*buckets);
@@ -128,6 +129,9 @@ class SpecEditor {
       FillBuckets(root);
     }
     FillMaxBatch();
+    if (const YamlValue* value = Find("dynamic_batching")) {
+      ReadDynamicBatching(*value, spec_.max_batch_size, spec_.dynamic_batching);
+    }
   }
 
  private:
@@ -136,26 +140,6 @@ class SpecEditor {
       if (name == field) return &value;
     }
     return nullptr;
-  }
-
-  static void ReadInt(const YamlValue& value, int64_t min, int64_t max,
-                      int& out) {
-    if (const auto number = value.Int(min, max)) {
-      out = static_cast<int>(*number);
-    }
-  }
-
-  void ReadQueue(const YamlValue& value) {
-    const auto entries = value.Map({"max_requests", "default_timeout_ms"});
-    if (!entries) return;
-    for (const auto& [key, entry] : *entries) {
-      if (key == "max_requests") {
-        ReadInt(entry, 1, 1'000'000, spec_.queue.max_requests);
-      } else if (const auto ms = entry.Int(0, 24 * 3600 * 1000)) {
-        spec_.queue.default_timeout =
-            *ms == 0 ? absl::InfiniteDuration() : absl::Milliseconds(*ms);
-      }
-    }
   }
 
   void ReadDimensions(const YamlValue& value) {
@@ -345,7 +329,7 @@ class SpecEditor {
     const auto size = value.Int(dimension.min, dimension.max);
     if (size && spec_.batch_dimension == index && max_batch_ &&
         *size > *max_batch_) {
-      value.Error(absl::StrCat("at most max_batch, ", *max_batch_));
+      value.Error(absl::StrCat("at most max_batch_size, ", *max_batch_));
       return std::nullopt;
     }
     return size;

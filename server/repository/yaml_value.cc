@@ -104,6 +104,12 @@ std::optional<int64_t> YamlValue::Int(int64_t min, int64_t max) const {
   return std::nullopt;
 }
 
+void YamlValue::ReadInt(int64_t min, int64_t max, int& out) const {
+  if (const std::optional<int64_t> number = Int(min, max)) {
+    out = static_cast<int>(*number);
+  }
+}
+
 std::optional<double> YamlValue::Number() const {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (IsPlain(node_)) {

@@ -50,6 +50,8 @@ class YamlValue {
   std::string text() const { return node_.IsScalar() ? node_.Scalar() : ""; }
 
   std::optional<int64_t> Int(int64_t min, int64_t max) const;
+  // The same; leaves `out` as it is where there is none.
+  void ReadInt(int64_t min, int64_t max, int& out) const;
   // Infinities are written as in YAML: .inf, -.inf.
   std::optional<double> Number() const;
   std::optional<bool> Bool() const;

@@ -111,7 +111,9 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   task->inputs = std::move(decoded.inputs);
   task->sizes = std::move(decoded.sizes);
   task->rows = decoded.rows;
-  task->deadline = std::min(deadline_, arrival_ + decoded.timeout);
+  task->deadline = deadline_;
+  task->timeout = decoded.timeout;
+  task->priority = decoded.priority;
   task->cancelled = cancelled_;
   task->on_done = [call =
                        shared_from_this()](absl::StatusOr<InferResult> result) {

@@ -86,7 +86,7 @@ absl::StatusOr<RequestParameters> ParseRequestParameters(
     } else if (name == "timeout") {
       ASSIGN_OR_RETURN(parsed.timeout, Timeout(value));
     } else if (name == "priority") {
-      RETURN_IF_ERROR(Unsigned(name, value).status());
+      ASSIGN_OR_RETURN(parsed.priority, Unsigned(name, value));
     } else if (name == "sequence_id" || name == "sequence_start" ||
                name == "sequence_end") {
       if (!StartsNoSequence(value)) {

@@ -19,6 +19,7 @@ using ParameterMap =
 struct RequestParameters {
   // Longest time in the queue; infinite when the request does not say.
   absl::Duration timeout = absl::InfiniteDuration();
+  uint64_t priority = 0;  // 1 is the most urgent; 0: the model's default
 };
 
 // Of a request. INVALID_ARGUMENT: a reserved name, a value of the wrong type or

@@ -16,8 +16,7 @@
 namespace stoker {
 namespace {
 
-using inference::ModelInferRequest;
-using InferInput = ModelInferRequest::InferInputTensor;
+using InferInput = RequestView::Input;
 
 constexpr int64_t kUnset = -1;
 
@@ -35,7 +34,7 @@ std::string NameList(const Range& tensors) {
       names.push_back("...");
       break;
     }
-    names.push_back(absl::StrCat("'", Excerpt(tensor.name()), "'"));
+    names.push_back(absl::StrCat("'", Excerpt(tensor.name), "'"));
   }
   return absl::StrJoin(names, ",");
 }
@@ -48,19 +47,19 @@ int IndexOf(const Specs& specs, std::string_view name) {
   return -1;
 }
 
-absl::Status WrongInputCount(const ModelInferRequest& request,
+absl::Status WrongInputCount(const RequestView& request,
                              const ModelSpec& spec) {
   std::vector<std::string> missing;
   for (const InputSpec& input : spec.inputs) {
     const bool given =
-        std::any_of(request.inputs().begin(), request.inputs().end(),
-                    [&](const auto& got) { return got.name() == input.name; });
+        std::any_of(request.inputs.begin(), request.inputs.end(),
+                    [&](const auto& got) { return got.name == input.name; });
     if (!given) missing.push_back(absl::StrCat("'", input.name, "'"));
   }
   std::string text =
       absl::StrCat("expected ", spec.inputs.size(), " inputs but got ",
-                   request.inputs_size(), " inputs for model '", spec.name,
-                   "'. Got input(s) [", NameList(request.inputs()), "]");
+                   request.inputs.size(), " inputs for model '", spec.name,
+                   "'. Got input(s) [", NameList(request.inputs), "]");
   if (!missing.empty()) {
     absl::StrAppend(&text, ", but missing required input(s) [",
                     absl::StrJoin(missing, ","), "]");
@@ -69,7 +68,7 @@ absl::Status WrongInputCount(const ModelInferRequest& request,
 }
 
 // Position in the request of each of the model's inputs.
-absl::StatusOr<std::vector<int>> MatchInputs(const ModelInferRequest& request,
+absl::StatusOr<std::vector<int>> MatchInputs(const RequestView& request,
                                              const ModelSpec& spec) {
   if (request.inputs_size() != static_cast<int>(spec.inputs.size())) {
     return WrongInputCount(request, spec);
@@ -95,7 +94,7 @@ absl::StatusOr<std::vector<int>> MatchInputs(const ModelInferRequest& request,
 }
 
 // Raw or typed, never both, and no bytes that belong to no input.
-absl::Status CheckRawContents(const ModelInferRequest& request,
+absl::Status CheckRawContents(const RequestView& request,
                               const ModelSpec& spec) {
   const int raw = request.raw_input_contents_size();
   if (raw == 0) return absl::OkStatus();
@@ -236,7 +235,7 @@ class ShapeReader {
   absl::InlinedVector<int, 4> first_input_;
 };
 
-absl::StatusOr<Tensor> ReadTensor(const ModelInferRequest& request,
+absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
                                   int position, const ModelSpec& spec,
                                   const InputSpec& input,
                                   std::shared_ptr<const void> owner) {
@@ -253,7 +252,7 @@ absl::StatusOr<Tensor> ReadTensor(const ModelInferRequest& request,
                  "' for model '", spec.name, "' in request.");
 }
 
-absl::StatusOr<std::vector<int>> SelectOutputs(const ModelInferRequest& request,
+absl::StatusOr<std::vector<int>> SelectOutputs(const RequestView& request,
                                                const ModelSpec& spec) {
   std::vector<int> selected;
   if (request.outputs().empty()) {
@@ -284,12 +283,13 @@ absl::StatusOr<std::vector<int>> SelectOutputs(const ModelInferRequest& request,
 }  // namespace
 
 absl::StatusOr<DecodedRequest> DecodeRequest(
-    const ModelInferRequest& request, const ModelSpec& spec,
+    const RequestView& request, const ModelSpec& spec,
     std::shared_ptr<const void> owner) {
   DecodedRequest decoded;
   ASSIGN_OR_RETURN(const RequestParameters parameters,
                    ParseRequestParameters(request.parameters()));
   decoded.timeout = parameters.timeout;
+  decoded.priority = parameters.priority;
   ASSIGN_OR_RETURN(decoded.outputs, SelectOutputs(request, spec));
 
   ASSIGN_OR_RETURN(const std::vector<int> positions,

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "open_inference.pb.h"
+#include "rpc/request_reader.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
 
@@ -30,15 +30,16 @@ struct DecodedRequest {
   std::vector<int>
       outputs;  // indices of the model's outputs, in the answer's order
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue
+  uint64_t priority = 0;  // in the queue; 0: the model's default
 };
 
 // Checks a request against a model and finds its tensors. They are views of the
-// request's bytes wherever that is possible, and hold `owner`, which must keep
-// the request alive. Allocates in proportion to what arrived, never to what a
-// shape claims. INVALID_ARGUMENT, or UNIMPLEMENTED for parameters of features
-// that are not offered.
+// request's bytes wherever that is possible, aligned or not, and hold `owner`,
+// which must keep the request alive. Allocates in proportion to what arrived,
+// never to what a shape claims. INVALID_ARGUMENT, or UNIMPLEMENTED for
+// parameters of features that are not offered.
 absl::StatusOr<DecodedRequest> DecodeRequest(
-    const inference::ModelInferRequest& request, const ModelSpec& spec,
+    const RequestView& request, const ModelSpec& spec,
     std::shared_ptr<const void> owner);
 
 // What an answer is wrapped in.

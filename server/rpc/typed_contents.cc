@@ -63,6 +63,17 @@ absl::StatusOr<Tensor> Narrowed(const TensorForm& form,
                 buffer.share()};
 }
 
+absl::Status CheckBool(const TensorForm& form, const Tensor& tensor) {
+  const std::byte* const end = tensor.data + tensor.byte_size;
+  const std::byte* const wrong = std::find_if(
+      tensor.data, end, [](std::byte byte) { return byte > std::byte{1}; });
+  if (wrong == end) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "input '", form.input, "' for model '", form.model, "': BOOL element ",
+      wrong - tensor.data, " is ", static_cast<int>(*wrong),
+      ", expected 0 or 1"));
+}
+
 // The field of InferTensorContents that carries a dtype; empty: none does.
 absl::string_view ContentsField(DataType dtype) {
   switch (dtype) {
@@ -137,32 +148,18 @@ absl::StatusOr<size_t> ByteSize(const TensorForm& form) {
 }
 
 absl::StatusOr<Tensor> TensorFromRaw(const TensorForm& form,
-                                     std::string_view bytes,
+                                     const RawContents& raw,
                                      std::shared_ptr<const void> owner) {
   ASSIGN_OR_RETURN(const size_t expected, ByteSize(form));
-  if (bytes.size() != expected)
-    return WrongByteSize(form, expected, bytes.size());
-  if (form.dtype == DataType::kBool) {
-    const auto wrong = std::find_if(bytes.begin(), bytes.end(), [](char byte) {
-      return static_cast<unsigned char>(byte) > 1;
-    });
-    if (wrong != bytes.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "input '", form.input, "' for model '", form.model,
-          "': BOOL element ", wrong - bytes.begin(), " is ",
-          static_cast<unsigned char>(*wrong), ", expected 0 or 1"));
-    }
+  if (raw.size != expected) return WrongByteSize(form, expected, raw.size);
+  Tensor tensor{form.dtype, form.shape, raw.data, raw.size, std::move(owner)};
+  if (raw.scattered != nullptr) {
+    Buffer joined(raw.size);
+    raw.scattered->CopyTo(raw.offset, raw.size, joined.data());
+    tensor.data = joined.data();
+    tensor.owner = joined.share();
   }
-  Tensor tensor{form.dtype, form.shape,
-                reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(),
-                std::move(owner)};
-  const size_t alignment = std::max<size_t>(DataTypeSize(form.dtype), 1);
-  if (reinterpret_cast<uintptr_t>(bytes.data()) % alignment != 0) {
-    Buffer copy(bytes.size());
-    std::memcpy(copy.data(), bytes.data(), bytes.size());
-    tensor.data = copy.data();
-    tensor.owner = copy.share();
-  }
+  if (form.dtype == DataType::kBool) RETURN_IF_ERROR(CheckBool(form, tensor));
   return tensor;
 }
 

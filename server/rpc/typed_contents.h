@@ -1,17 +1,17 @@
 // Tensors from and over the two forms in which a request carries elements: raw
 // bytes and typed contents.
 //
-// No bytes are copied where the wire's form is the tensor's; `owner` then keeps
-// the request alive. Sizes are compared with what really arrived before any
-// allocation.
+// No bytes are copied where the wire's form is the tensor's and they lie in one
+// piece; `owner` then keeps the request alive. Such a view may have any
+// alignment. Sizes are compared with what really arrived before any allocation.
 #pragma once
 
 #include <memory>
-#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "open_inference.pb.h"
+#include "rpc/request_reader.h"
 #include "tensor/tensor.h"
 
 namespace stoker {
@@ -27,12 +27,12 @@ struct TensorForm {
 // Bytes that `form` takes. INVALID_ARGUMENT when no memory could hold them.
 absl::StatusOr<size_t> ByteSize(const TensorForm& form);
 
-// A view of `bytes`, or a copy of them when they are not aligned for the dtype.
-// INVALID_ARGUMENT: wrong size, or a BOOL that is neither 0 nor 1: torch reads
-// such a byte as undefined behaviour, and what a client meant by it is
-// anybody's guess.
+// A view of the bytes, or aligned memory with a copy of them when they are
+// scattered. INVALID_ARGUMENT: wrong size, or a BOOL that is neither 0 nor 1:
+// torch reads such a byte as undefined behaviour, and what a client meant by it
+// is anybody's guess.
 absl::StatusOr<Tensor> TensorFromRaw(const TensorForm& form,
-                                     std::string_view bytes,
+                                     const RawContents& raw,
                                      std::shared_ptr<const void> owner);
 
 // A view of the field that the dtype uses; INT8, INT16, UINT8 and UINT16 are

@@ -201,7 +201,7 @@ def test_a_callable_with_one_example_row(source: Path) -> None:
     for rows in (1, 2, 16):
         assert module(torch.ones(rows, 4)).shape == (rows, 2)
     text = Path("models/linear/model.yaml").read_text()
-    assert "max_batch: 4\n" in text
+    assert "max_batch_size: 4\n" in text
     assert "  batch: {axis: input.0}                     # 1 to 16\n" in text
     assert "buckets:\n  batch: [1, 4]\n" in text
 
@@ -210,7 +210,7 @@ def test_without_a_batch(source: Path) -> None:
     assert main(["zoo:linear", "--max-batch", "0"]) == 0
     assert load_program("models/linear/1/model.pt2").range_constraints == {}
     text = Path("models/linear/model.yaml").read_text()
-    assert "buckets" not in text and "max_batch" not in text
+    assert "buckets" not in text and "max_batch_size" not in text
 
 
 def test_nested_arguments(source: Path) -> None:

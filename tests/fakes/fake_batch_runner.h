@@ -43,6 +43,9 @@ class FakeBatchRunner : public BatchRunner {
   int Match(absl::Span<const int64_t> sizes) const override {
     return table_.Match(sizes).value_or(-1);
   }
+  int bucket_count() const override {
+    return static_cast<int>(table_.buckets().size());
+  }
   const ShapeBucket& bucket(int index) const override {
     return table_.buckets()[static_cast<size_t>(index)];
   }

@@ -27,8 +27,8 @@ def index(daemon: Daemon) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize(
     ("text", "line", "field", "wanted"),
     [
-        ("max_batch: 8\nbukkets: {batch: [1]}\n", 2, "bukkets", "expected"),
-        ("ready_when: warm\n\nmax_batch: lots\n", 3, "max_batch", "expected"),
+        ("max_batch_size: 8\nbukkets: {batch: [1]}\n", 2, "bukkets", "expected"),
+        ("ready_when: warm\n\nmax_batch_size: lots\n", 3, "max_batch_size", "expected"),
         ("buckets:\n  batch: [1, 65]\n", 2, "buckets", "1 to 64"),
         ("versions: newest\n", 1, "versions", "latest, all or a list of versions"),
         ("buckets: {batch: [1, 8\n", 2, "", "YAML"),
@@ -99,7 +99,7 @@ def test_malicious_archives_with_a_compiler(start, exported, tmp_path: Path, fre
     root = tmp_path / "models"
     for kind in HARMLESS_ON_EAGER:
         put_malicious(root, kind, exported("mlp") / "1/model.pt2", tmp_path)
-        write_yaml(root / kind, max_batch=2, buckets={"batch": [1]})
+        write_yaml(root / kind, max_batch_size=2, buckets={"batch": [1]})
     with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
         daemon.wait_ready()
         assert daemon.metric("stoker_compile_worker_starts_total") == 1  # none brought it down

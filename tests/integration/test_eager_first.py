@@ -42,7 +42,7 @@ class Traffic:
 
 def test_eager_first(repository: Callable[..., Path], start: Callable[..., Daemon], tmp_path: Path) -> None:
     root = repository("mlp")
-    write_yaml(root / "mlp", max_batch=8, buckets={"batch": [8]}, ready_when="eager")
+    write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [8]}, ready_when="eager")
     launched = time.monotonic()
     with (
         # Whether compiled code pays for so small a model is not the question here.

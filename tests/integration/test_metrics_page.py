@@ -28,7 +28,7 @@ def daemon(exported, kept: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     folder = tmp_path_factory.mktemp("metrics")
     shutil.copytree(exported("mlp"), folder / "models/mlp")
     # Room for one request beyond the largest bucket, which eager has to answer.
-    write_yaml(folder / "models/mlp", max_batch=16, buckets={"batch": [1, 8]})
+    write_yaml(folder / "models/mlp", max_batch_size=16, buckets={"batch": [1, 8]})
     with Daemon(folder / "models", kept / "kernels", folder / "log") as running:
         running.wait_ready()
         with running.client() as client:

@@ -143,6 +143,6 @@ def test_a_changed_model_yaml_is_read_again(repository, start) -> None:
     with start(root, POLL, "--no-compile") as daemon, daemon.client() as client:
         daemon.wait_ready(60)
         with traffic(daemon):
-            write_yaml(root / "mlp", max_batch=2, buckets={"batch": [2]})
+            write_yaml(root / "mlp", max_batch_size=2, buckets={"batch": [2]})
             eventually(lambda: client.get_model_config("mlp").config.max_batch_size == 2, "the new limit")
         assert daemon.stop() == 0

@@ -42,7 +42,7 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     batch = torch.export.Dim("batch", min=1, max=4)
     program = torch.export.export(_Slow(), (torch.zeros(2, SIZE, SIZE),), dynamic_shapes=({0: batch},))
     torch.export.save(program, root / "slow/1/model.pt2")
-    write_yaml(root / "slow", max_batch=1, buckets=[])
+    write_yaml(root / "slow", max_batch_size=1, buckets=[])
     return root
 
 

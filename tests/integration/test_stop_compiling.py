@@ -77,7 +77,7 @@ def test_kill_while_the_compiler_works(repository, start, kept: Path, fresh_cach
     for folder in ("entries", "notes"):
         shutil.copytree(kept / "kernels/v1" / folder, fresh_cache / "v1" / folder)
     before = set(left_in(fresh_cache))
-    write_yaml(root / "mlp", max_batch=8, buckets={"batch": [1, 5, 8]}, ready_when="eager")
+    write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [1, 5, 8]}, ready_when="eager")
 
     with start(root, cache=fresh_cache) as daemon:
         children = wait_for_phase(daemon, "lower")

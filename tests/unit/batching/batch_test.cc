@@ -47,74 +47,32 @@ TEST_F(BatchRulesTest, ATaskThatFitsNoBucketRunsAsItIs) {
 
 TEST_F(BatchRulesTest, RowsAddUpAndOtherSizesAreTheLargest) {
   const BatchRules rules = Rules();
-  Batch batch = rules.Begin(TaskOf(2, 3), absl::UnixEpoch());
-  auto task = TaskOf(3, 5);
-  EXPECT_TRUE(rules.TryAdd(batch, task));
-  EXPECT_EQ(task, nullptr);
+  std::vector<std::unique_ptr<InferTask>> tasks;
+  tasks.push_back(TaskOf(2, 3));
+  tasks.push_back(TaskOf(3, 5));
+  const Batch batch = rules.Assemble(std::move(tasks), 3, absl::UnixEpoch());
   EXPECT_EQ(batch.sizes, DimensionSizes({5, 5}));
   EXPECT_EQ(batch.bucket, 3);
   EXPECT_EQ(batch.rows, 5);
   EXPECT_EQ(batch.tasks.size(), 2u);
 }
 
-TEST_F(BatchRulesTest, ATaskThatDoesNotFitLeavesTheBatchAsItIs) {
+TEST_F(BatchRulesTest, LanesAreByWhatTasksArePaddedTo) {
   const BatchRules rules = Rules();
-  struct Case {
-    const char* name;
-    int64_t rows, tokens, more_rows, more_tokens;
-  };
-  for (const Case& c :
-       {Case{"too many rows", 4, 4, 5, 4}, Case{"too many tokens", 4, 4, 1, 17},
-        Case{"first one without a bucket", 4, 17, 1, 4}}) {
-    Batch batch = rules.Begin(TaskOf(c.rows, c.tokens), absl::UnixEpoch());
-    const DimensionSizes sizes = batch.sizes;
-    const int bucket = batch.bucket;
-    auto task = TaskOf(c.more_rows, c.more_tokens);
-    EXPECT_FALSE(rules.TryAdd(batch, task)) << c.name;
-    EXPECT_NE(task, nullptr) << c.name;
-    EXPECT_EQ(batch.sizes, sizes) << c.name;
-    EXPECT_EQ(batch.bucket, bucket) << c.name;
-    EXPECT_EQ(batch.tasks.size(), 1u) << c.name;
-  }
+  EXPECT_EQ(rules.LaneOf(*TaskOf(1, 3)), rules.LaneOf(*TaskOf(8, 4)));
+  EXPECT_NE(rules.LaneOf(*TaskOf(1, 4)), rules.LaneOf(*TaskOf(1, 5)));
+  EXPECT_EQ(rules.LaneOf(*TaskOf(1, 17)), -1);
+  EXPECT_EQ(rules.LaneOf(*TaskOf(9, 4)), -1);
 }
 
-TEST_F(BatchRulesTest, MaxBatchRowsBoundsTheSum) {
-  layout_.max_batch_rows = 3;
-  const BatchRules rules = Rules();
-  Batch batch = rules.Begin(TaskOf(2, 4), absl::UnixEpoch());
-  auto two_rows = TaskOf(2, 4);
-  EXPECT_FALSE(rules.TryAdd(batch, two_rows));
-  auto one_row = TaskOf(1, 4);
-  EXPECT_TRUE(rules.TryAdd(batch, one_row));
-}
-
-TEST_F(BatchRulesTest, SizesThatMayNotBePaddedMustBeEqual) {
-  layout_.paddable = {true, false};
-  const FakeBatchRunner runner({{{8, 4}}, {{8, 5}}}, {true, false},
-                               RunTokenModel);
-  const BatchRules rules(layout_, runner);
-  Batch batch = rules.Begin(TaskOf(1, 5), absl::UnixEpoch());
-  auto shorter = TaskOf(1, 4);
-  EXPECT_FALSE(rules.TryAdd(batch, shorter));
-  auto equal = TaskOf(1, 5);
-  EXPECT_TRUE(rules.TryAdd(batch, equal));
-}
-
-TEST_F(BatchRulesTest, NothingMergesWithoutABatchDimension) {
+TEST_F(BatchRulesTest, NothingSharesWithoutABatchDimension) {
   layout_.batch_dimension = std::nullopt;
-  const BatchRules rules = Rules();
-  auto first = TaskOf(1, 4);
-  auto second = TaskOf(1, 4);
-  Batch batch = rules.Begin(std::move(first), absl::UnixEpoch());
-  EXPECT_FALSE(rules.TryAdd(batch, second));
+  EXPECT_EQ(Rules().LaneOf(*TaskOf(1, 4)), -1);
 }
 
-TEST_F(BatchRulesTest, NothingMergesWhenRowsAreUsedElsewhere) {
+TEST_F(BatchRulesTest, NothingSharesWhenRowsAreUsedElsewhere) {
   layout_.outputs[1].dims.push_back(DimExpr::Dimension(0));
-  const BatchRules rules = Rules();
-  Batch batch = rules.Begin(TaskOf(1, 4), absl::UnixEpoch());
-  auto task = TaskOf(1, 4);
-  EXPECT_FALSE(rules.TryAdd(batch, task));
+  EXPECT_EQ(Rules().LaneOf(*TaskOf(1, 4)), -1);
 }
 
 TEST_F(BatchRulesTest, AnUnknownOutputNeedsAnExactBucketAndNoCompany) {
@@ -123,8 +81,7 @@ TEST_F(BatchRulesTest, AnUnknownOutputNeedsAnExactBucketAndNoCompany) {
   EXPECT_EQ(rules.Begin(TaskOf(1, 3), absl::UnixEpoch()).bucket, -1);
   Batch batch = rules.Begin(TaskOf(1, 4), absl::UnixEpoch());
   EXPECT_EQ(batch.bucket, 0);
-  auto task = TaskOf(1, 4);
-  EXPECT_FALSE(rules.TryAdd(batch, task));
+  EXPECT_EQ(rules.LaneOf(*TaskOf(1, 4)), -1);
 }
 
 TEST_F(BatchRulesTest, ABucketThatIsTooSmallIsAnInternalError) {

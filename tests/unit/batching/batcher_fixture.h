@@ -80,7 +80,7 @@ class BatcherFixture : public ::testing::Test {
     BatcherOptions options;
     options.name = "tokens:1";
     options.threads = threads;
-    options.max_queue_requests = max_queue_requests_;
+    options.batching = batching_;
     options.labels = {{"model", "tokens"}, {"version", "1"}};
     batcher_.emplace(std::move(options), TokenLayout(max_batch_rows), runner_,
                      clock_, metrics_);
@@ -116,7 +116,7 @@ class BatcherFixture : public ::testing::Test {
   FakeClock clock_;
   MetricRegistry metrics_;
   Answers answers_;
-  int max_queue_requests_ = 1000;
+  DynamicBatching batching_;
   FakeBatchRunner runner_{
       {{{1, 4}}, {{8, 4}}, {{8, 16}}}, {true, true}, RunTokenModel};
   std::map<int, std::shared_ptr<std::atomic<bool>>> cancelled_;

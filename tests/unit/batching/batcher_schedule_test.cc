@@ -25,6 +25,7 @@ class Schedule : public BatcherFixture {
   struct Request {
     Ids ids;
     absl::Time deadline = absl::InfiniteFuture();
+    absl::Duration timeout = absl::InfiniteDuration();
     std::shared_ptr<std::atomic<bool>> cancelled;
     bool accepted = false;
   };
@@ -58,6 +59,11 @@ class Schedule : public BatcherFixture {
     }
     auto task = MakeTokenTask(request.ids);
     task->deadline = request.deadline;
+    if (Draw(random, 1, 3) == 1) {
+      request.timeout = absl::Milliseconds(Draw(random, 1, 20));
+      task->timeout = request.timeout;
+    }
+    task->priority = static_cast<uint64_t>(Draw(random, 0, 4));
     task->cancelled = request.cancelled;
     task->on_done = answers_.Slot(number);
     const absl::Status status = batcher_->Enqueue(task);
@@ -106,7 +112,8 @@ class Schedule : public BatcherFixture {
         EXPECT_TRUE(request.cancelled->load());
         break;
       case absl::StatusCode::kUnavailable:
-        EXPECT_TRUE(!drained || request.deadline <= clock_.Now());
+        EXPECT_TRUE(!drained || request.deadline <= clock_.Now() ||
+                    request.timeout != absl::InfiniteDuration());
         break;
       case absl::StatusCode::kInternal:
         EXPECT_EQ(request.ids.back()[0], kFailingId);
@@ -122,7 +129,17 @@ class Schedule : public BatcherFixture {
 
   void Play(unsigned seed) {
     Random random(seed);
-    max_queue_requests_ = Draw(random, 2, 40);
+    batching_.policies.assign(static_cast<size_t>(Draw(random, 1, 3)), {});
+    for (QueuePolicy& policy : batching_.policies) {
+      policy.max_queue_size = Draw(random, 2, 40);
+      if (Draw(random, 1, 3) == 1) {
+        policy.timeout_action = TimeoutAction::kDelay;
+      }
+    }
+    batching_.preserve_ordering = Draw(random, 1, 4) == 1;
+    if (Draw(random, 1, 3) == 1) {
+      batching_.max_queue_delay = absl::Milliseconds(Draw(random, 1, 8));
+    }
     StartBatcher(/*threads=*/Draw(random, 1, 3),
                  /*max_batch_rows=*/Draw(random, 1, 8));
     std::vector<std::vector<Request>> requests(

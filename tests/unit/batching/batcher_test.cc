@@ -130,7 +130,7 @@ TEST_F(BatcherTest, EveryThreadStartsOnceBeforeItsRuns) {
 }
 
 TEST_F(BatcherTest, RefusesWhatTheQueueHasNoRoomFor) {
-  max_queue_requests_ = 2;
+  batching_.policies[0].max_queue_size = 2;
   StartBatcher(1, 8);
   OccupyOneThread();
   ASSERT_TRUE(Submit(1, {{1}}).ok());

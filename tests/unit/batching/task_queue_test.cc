@@ -22,13 +22,27 @@ class TaskQueueTest : public ::testing::Test {
     task->deadline = now_ + deadline;
     task->cancelled = std::make_shared<std::atomic<bool>>(false);
     InferTask& pushed = *task;
-    queue_.Push(std::move(task));
+    EXPECT_TRUE(Push(std::move(task)).ok());
     return pushed;
   }
 
-  std::vector<int64_t> Take() {
+  absl::Status Push(std::unique_ptr<InferTask> task) {
+    task->lane = rules_.LaneOf(*task);
+    return queue_.Push(task, now_);
+  }
+  std::unique_ptr<InferTask> Task(size_t tokens, uint64_t priority) {
+    auto task = MakeTokenTask({std::vector<int64_t>(tokens, 1)});
+    task->priority = priority;
+    return task;
+  }
+
+  // The batch that leaves, by its tasks' token counts.
+  std::vector<int64_t> Take(bool may_wait = false) {
     std::vector<int64_t> tokens;
-    const std::optional<Batch> batch = queue_.TakeBatch(rules_, now_, ended_);
+    TaskQueue::Taken taken =
+        queue_.TakeBatch(rules_, planner_, now_, may_wait, ended_);
+    wait_until_ = taken.wait_until;
+    const std::optional<Batch>& batch = taken.batch;
     if (!batch) return tokens;
     for (const auto& task : batch->tasks) tokens.push_back(task->sizes[1]);
     return tokens;
@@ -40,11 +54,13 @@ class TaskQueueTest : public ::testing::Test {
     return tokens;
   }
 
-  const absl::Time now_ = absl::FromUnixSeconds(1000);
+  absl::Time now_ = absl::FromUnixSeconds(1000);
   const BatchLayout layout_ = TokenLayout(3);
   const FakeBatchRunner runner_{{{{3, 8}}}, {true, true}, RunTokenModel};
   const BatchRules rules_{layout_, runner_};
-  TaskQueue queue_;
+  BatchPlanner planner_{rules_.lanes(), 3};
+  TaskQueue queue_{DynamicBatching()};
+  absl::Time wait_until_;
   std::vector<EndedTask> ended_;
 };
 
@@ -55,11 +71,108 @@ TEST_F(TaskQueueTest, BatchesLeaveInOrder) {
   EXPECT_THAT(Take(), IsEmpty());
 }
 
-TEST_F(TaskQueueTest, NobodyOvertakesATaskThatDoesNotFit) {
+TEST_F(TaskQueueTest, TasksPassByOneThatDoesNotFitWithThem) {
   for (size_t tokens : {1, 9, 2}) Push(tokens);  // 9 is in no bucket
+  EXPECT_THAT(Take(), ElementsAre(1, 2));
+  EXPECT_THAT(Take(), ElementsAre(9));
+}
+
+TEST_F(TaskQueueTest, NobodyOvertakesWhereOrderIsPreserved) {
+  queue_ = TaskQueue({.preserve_ordering = true});
+  for (size_t tokens : {1, 9, 2}) Push(tokens);
   EXPECT_THAT(Take(), ElementsAre(1));
   EXPECT_THAT(Take(), ElementsAre(9));
   EXPECT_THAT(Take(), ElementsAre(2));
+}
+
+TEST_F(TaskQueueTest, TheMostUrgentLevelLeavesFirst) {
+  queue_ = TaskQueue({.default_priority_level = 2, .policies = {{}, {}, {}}});
+  for (const auto& [tokens, priority] :
+       {std::pair{1, 3}, {2, 3}, {3, 0}, {4, 1}, {5, 9}, {6, 2}}) {
+    ASSERT_TRUE(
+        Push(Task(static_cast<size_t>(tokens), static_cast<uint64_t>(priority)))
+            .ok());
+  }
+  EXPECT_THAT(Take(), ElementsAre(4, 3, 5));
+  EXPECT_THAT(Take(), ElementsAre(6, 1, 2));
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(TaskQueueTest, EachLevelHasItsOwnBound) {
+  queue_ = TaskQueue({.policies = {{.max_queue_size = 1}, {}}});
+  EXPECT_TRUE(Push(Task(1, 1)).ok());
+  EXPECT_EQ(Push(Task(2, 1)),
+            absl::UnavailableError("Exceeds maximum queue size"));
+  EXPECT_TRUE(Push(Task(3, 2)).ok());
+  EXPECT_EQ(queue_.size(), 2u);
+}
+
+TEST_F(TaskQueueTest, ATimeoutShortensThePolicysOnly) {
+  const auto expiry = [&](const QueuePolicy& policy, absl::Duration timeout) {
+    queue_ = TaskQueue({.policies = {policy}});
+    auto task = Task(1, 0);
+    task->timeout = timeout;
+    const InferTask& pushed = *task;
+    EXPECT_TRUE(Push(std::move(task)).ok());
+    return pushed.expiry - now_;
+  };
+  const QueuePolicy two{.default_timeout = absl::Seconds(2)};
+  EXPECT_EQ(expiry(two, absl::InfiniteDuration()), absl::Seconds(2));
+  EXPECT_EQ(expiry(two, absl::Seconds(1)), absl::Seconds(1));
+  EXPECT_EQ(expiry(two, absl::Seconds(3)), absl::Seconds(2));
+  const QueuePolicy fixed{.default_timeout = absl::Seconds(2),
+                          .allow_timeout_override = false};
+  EXPECT_EQ(expiry(fixed, absl::Seconds(1)), absl::Seconds(2));
+}
+
+TEST_F(TaskQueueTest, DelayedTasksRunWhenNothingElseWaits) {
+  queue_ = TaskQueue({.policies = {{.timeout_action = TimeoutAction::kDelay,
+                                    .default_timeout = absl::Seconds(2)}}});
+  Push(9);  // in no bucket: it would leave first, alone
+  Push(1);
+  now_ += absl::Seconds(2);
+  Push(2);
+  Push(8, absl::Seconds(-1));
+  EXPECT_EQ(queue_.TakeExpired(now_, ended_), now_ + absl::Seconds(2));
+  EXPECT_THAT(Ended(), ElementsAre(8));  // its client has gone
+  EXPECT_THAT(Take(), ElementsAre(2, 1));
+  EXPECT_THAT(Take(), ElementsAre(9));
+}
+
+TEST_F(TaskQueueTest, WaitsForAFullerBatchThatIsCheaperPerRow) {
+  queue_ = TaskQueue(
+      {.max_queue_delay = absl::Milliseconds(5), .preferred_batch_sizes = {2}});
+  Push(1);
+  EXPECT_THAT(Take(/*may_wait=*/true), IsEmpty());
+  EXPECT_EQ(wait_until_, now_ + absl::Milliseconds(5));
+  EXPECT_EQ(queue_.size(), 1u);
+  now_ += absl::Milliseconds(2);
+  Push(2);
+  EXPECT_THAT(Take(true), ElementsAre(1, 2));  // a preferred size
+  for (size_t tokens : {3, 4, 5}) Push(tokens);
+  EXPECT_THAT(Take(true), ElementsAre(3, 4, 5));  // full
+  Push(6);
+  EXPECT_THAT(Take(true), IsEmpty());
+  now_ += absl::Milliseconds(5);
+  EXPECT_THAT(Take(true), ElementsAre(6));
+  Push(7);
+  EXPECT_THAT(Take(/*may_wait=*/false), ElementsAre(7));
+}
+
+TEST_F(TaskQueueTest, TheWaitEndsBeforeTheTasksTime) {
+  queue_ = TaskQueue({.max_queue_delay = absl::Seconds(5)});
+  Push(1, absl::Seconds(1));
+  EXPECT_THAT(Take(true), IsEmpty());
+  EXPECT_EQ(wait_until_, now_ + absl::Seconds(1));
+}
+
+TEST_F(TaskQueueTest, ALongQueueLeavesInOrder) {
+  for (int i = 0; i < 1000; ++i) Push(1 + static_cast<size_t>(i % 8));
+  for (int i = 0; i < 999; i += 3) {
+    EXPECT_THAT(Take(),
+                ElementsAre(1 + i % 8, 1 + (i + 1) % 8, 1 + (i + 2) % 8));
+  }
+  EXPECT_EQ(queue_.size(), 1u);
 }
 
 TEST_F(TaskQueueTest, ABatchIsFormedWithoutCancelledAndExpiredTasks) {
@@ -76,7 +189,8 @@ TEST_F(TaskQueueTest, ABatchIsFormedWithoutCancelledAndExpiredTasks) {
 
 TEST_F(TaskQueueTest, NoBatchOfOverdueTasksAlone) {
   Push(1).cancelled->store(true);
-  EXPECT_FALSE(queue_.TakeBatch(rules_, now_, ended_).has_value());
+  EXPECT_FALSE(queue_.TakeBatch(rules_, planner_, now_, false, ended_)
+                   .batch.has_value());
   EXPECT_THAT(Ended(), ElementsAre(1));
 }
 

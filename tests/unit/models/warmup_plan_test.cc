@@ -81,7 +81,10 @@ TEST(WarmupPlanTest, WhatCannotChangeTheCodeDoesNotChangeTheKey) {
            [](Inputs& i) { i.spec.dimensions[0].name = "n"; }},
           {"padding", [](Inputs& i) { i.spec.dimensions[1].padding = false; }},
           {"other buckets", [](Inputs& i) { i.spec.buckets.resize(1); }},
-          {"queue", [](Inputs& i) { i.spec.queue.max_requests = 1; }},
+          {"queue",
+           [](Inputs& i) {
+             i.spec.dynamic_batching.policies[0].max_queue_size = 1;
+           }},
       };
   const std::string key = Plan(TokenModel())[0].request.key.hex();
   for (const auto& [name, change] : changes) {

@@ -181,7 +181,7 @@ TEST_F(ModelRepositoryTest, UnchangedVersionsKeepTheirSpec) {
 TEST_F(ModelRepositoryTest, RootThatIsAModel) {
   AddProgram(".");
   AddProgram("ignored/1");
-  AddFile("model.yaml", "max_batch: 2\n");
+  AddFile("model.yaml", "max_batch_size: 2\n");
   Open();
   const RepositorySnapshot snapshot = Poll();
   EXPECT_THAT(Lines(snapshot), ElementsAre("single:1 OK"));

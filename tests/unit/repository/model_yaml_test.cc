@@ -56,8 +56,9 @@ TEST(ModelYamlTest, DefaultsOfAnEmptyFile) {
     EXPECT_EQ(spec->max_batch_size, 8);
     EXPECT_EQ(spec->threads, 0);
     EXPECT_EQ(spec->instances, 1);
-    EXPECT_EQ(spec->queue.max_requests, 1024);
-    EXPECT_EQ(spec->queue.default_timeout, absl::InfiniteDuration());
+    EXPECT_EQ(spec->dynamic_batching.policies[0].max_queue_size, 1024);
+    EXPECT_EQ(spec->dynamic_batching.policies[0].default_timeout,
+              absl::InfiniteDuration());
     EXPECT_THAT(
         BucketNames(*spec),
         ElementsAre("batch=1,input_ids.1=8", "batch=1,input_ids.1=32",
@@ -87,20 +88,33 @@ TEST(ModelYamlTest, WorkedExample) {
   EXPECT_EQ(spec->compile, defaults->compile);
   EXPECT_EQ(spec->threads, defaults->threads);
   EXPECT_EQ(spec->instances, defaults->instances);
-  EXPECT_EQ(spec->queue.max_requests, defaults->queue.max_requests);
-  EXPECT_EQ(spec->queue.default_timeout, defaults->queue.default_timeout);
+  const DynamicBatchingSpec& batching = spec->dynamic_batching;
+  EXPECT_EQ(batching.max_queue_delay, absl::ZeroDuration());
+  EXPECT_TRUE(batching.preferred_batch_sizes.empty());
+  EXPECT_FALSE(batching.preserve_ordering);
+  ASSERT_EQ(batching.policies.size(), 1u);
+  EXPECT_EQ(batching.policies[0].max_queue_size, 1024);
+  EXPECT_TRUE(batching.policies[0].allow_timeout_override);
 }
 
 TEST(ModelYamlTest, EveryFieldIsTaken) {
   const auto spec = Apply(R"(
 ready_when: eager
 versions: [1, 3]
-max_batch: 16
+max_batch_size: 16
 unmatched: reject
 compile: false
 threads: 3
 instances: 2
-queue: {max_requests: 7, default_timeout_ms: 250}
+dynamic_batching:
+  preferred_batch_size: [4, 8]
+  max_queue_delay_microseconds: 500
+  preserve_ordering: true
+  priority_levels: 3
+  default_priority_level: 2
+  default_queue_policy: {max_queue_size: 7, default_timeout_microseconds: 250}
+  priority_queue_policy:
+    1: {timeout_action: DELAY, allow_timeout_override: false}
 dimensions: {rows: {axis: attention_mask.0, padding: true}, t: {axis: input_ids.1, padding: true}}
 inputs: {attention_mask: {pad_value: -1}}
 buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
@@ -112,8 +126,20 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_FALSE(spec->compile);
   EXPECT_EQ(spec->threads, 3);
   EXPECT_EQ(spec->instances, 2);
-  EXPECT_EQ(spec->queue.max_requests, 7);
-  EXPECT_EQ(spec->queue.default_timeout, absl::Milliseconds(250));
+  const DynamicBatchingSpec& batching = spec->dynamic_batching;
+  EXPECT_EQ(batching.preferred_batch_sizes, (std::vector<int>{4, 8}));
+  EXPECT_EQ(batching.max_queue_delay, absl::Microseconds(500));
+  EXPECT_TRUE(batching.preserve_ordering);
+  EXPECT_EQ(batching.default_priority_level, 2);
+  ASSERT_EQ(batching.policies.size(), 3u);
+  for (const QueuePolicySpec& policy : batching.policies) {
+    EXPECT_EQ(policy.max_queue_size, 7);
+    EXPECT_EQ(policy.default_timeout, absl::Microseconds(250));
+  }
+  EXPECT_TRUE(batching.policies[0].delay_on_timeout);
+  EXPECT_FALSE(batching.policies[0].allow_timeout_override);
+  EXPECT_FALSE(batching.policies[1].delay_on_timeout);
+  EXPECT_TRUE(batching.policies[1].allow_timeout_override);
   EXPECT_EQ(spec->inputs[1].pad_value, -1);
   EXPECT_TRUE(spec->dimensions[1].padding);
   EXPECT_THAT(BucketNames(*spec), ElementsAre("rows=4,t=10", "rows=1,t=3"));
@@ -126,17 +152,17 @@ TEST(ModelYamlTest, Buckets) {
     int64_t max_batch;
   } cases[] = {
       {"buckets: []", {}, 8},
-      {"{buckets: [], max_batch: 3}", {}, 3},
+      {"{buckets: [], max_batch_size: 3}", {}, 3},
       {"buckets: {batch: [2], input_ids.1: [7, 5]}",
        {"batch=2,input_ids.1=7", "batch=2,input_ids.1=5"},
        2},
       {"buckets: {input_ids.1: [7]}",
        {"batch=1,input_ids.1=7", "batch=8,input_ids.1=7"},
        8},
-      {"{buckets: {input_ids.1: [7]}, max_batch: 4}",
+      {"{buckets: {input_ids.1: [7]}, max_batch_size: 4}",
        {"batch=1,input_ids.1=7", "batch=4,input_ids.1=7"},
        4},
-      {"{buckets: {batch: [4], input_ids.1: [7]}, max_batch: 20}",
+      {"{buckets: {batch: [4], input_ids.1: [7]}, max_batch_size: 20}",
        {"batch=4,input_ids.1=7"},
        20},
   };
@@ -156,8 +182,8 @@ TEST(ModelYamlTest, StaticProgram) {
   spec = Apply("buckets: []", StaticSpec());
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_TRUE(spec->buckets.empty());
-  EXPECT_THAT(Message("max_batch: 2", StaticSpec()),
-              HasSubstr("max_batch: expected nothing"));
+  EXPECT_THAT(Message("max_batch_size: 2", StaticSpec()),
+              HasSubstr("max_batch_size: expected nothing"));
   EXPECT_THAT(Message("dimensions: {a: {axis: x.0}}", StaticSpec()),
               HasSubstr("expected no dimensions"));
   EXPECT_THAT(Message("buckets: {batch: [1]}", StaticSpec()),
@@ -197,28 +223,39 @@ TEST(ModelYamlTest, Mistakes) {
   } cases[] = {
       {"\nready_when: worm",
        "2: ready_when: expected eager or warm, got worm (did you mean warm?)"},
-      {"max_bach: 8",
-       "1: max_bach: expected one of ready_when, versions, max_batch, "
+      {"max_bach_size: 8",
+       "1: max_bach_size: expected one of ready_when, versions, "
+       "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
-       "queue, got an unknown field (did you mean max_batch?)"},
-      {"zzzzzzzzzzz: 8", "queue, got an unknown field"},
+       "dynamic_batching, got an unknown field (did you mean "
+       "max_batch_size?)"},
+      {"zzzzzzzzzzz: 8", "dynamic_batching, got an unknown field"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
-      {"max_batch: 65",
-       "1: max_batch: expected an integer from 1 to 64, got 65"},
-      {"max_batch: 0", "1: max_batch: expected an integer from 1 to 64, got 0"},
-      {"max_batch: \"8\"", "got the text \"8\""},
-      {"max_batch: 8.0", "got 8.0"},
-      {"max_batch:", "got nothing"},
-      {"max_batch: [8]", "got a list of 1"},
+      {"max_batch_size: 65",
+       "1: max_batch_size: expected an integer from 1 to 64, got 65"},
+      {"max_batch_size: 0",
+       "1: max_batch_size: expected an integer from 1 to 64, got 0"},
+      {"max_batch_size: \"8\"", "got the text \"8\""},
+      {"max_batch_size: 8.0", "got 8.0"},
+      {"max_batch_size:", "got nothing"},
+      {"max_batch_size: [8]", "got a list of 1"},
       {"compile: yes", "1: compile: expected true or false, got yes"},
       {"threads: -1", "an integer from 0 to 1024, got -1"},
       {"instances: 0", "an integer from 1 to 64, got 0"},
-      {"queue: 5", "1: queue: expected a map, got 5"},
-      {"queue: {max_request: 5}",
-       "1: queue.max_request: expected one of max_requests, "
-       "default_timeout_ms, got an unknown field (did you mean max_requests?)"},
-      {"queue:\n  max_requests: 0", "2: queue.max_requests: expected"},
-      {"queue: {default_timeout_ms: -1}", "queue.default_timeout_ms: expected"},
+      {"dynamic_batching: 5", "1: dynamic_batching: expected a map, got 5"},
+      {"dynamic_batching: {max_queue_delay: 5}",
+       "1: dynamic_batching.max_queue_delay: expected one of "
+       "preferred_batch_size, max_queue_delay_microseconds, "},
+      {"dynamic_batching:\n  default_queue_policy: {max_queue_size: 0}",
+       "2: dynamic_batching.default_queue_policy.max_queue_size: expected"},
+      {"dynamic_batching: {default_queue_policy: {timeout_action: WAIT}}",
+       "timeout_action: expected REJECT or DELAY, got WAIT"},
+      {"dynamic_batching: {preferred_batch_size: [99]}",
+       "preferred_batch_size[0]: expected an integer from 1 to 8, got 99"},
+      {"dynamic_batching: {priority_levels: 2, default_priority_level: 3}",
+       "default_priority_level: expected an integer from 1 to 2, got 3"},
+      {"dynamic_batching: {priority_levels: 2, priority_queue_policy: {3: {}}}",
+       "expected a priority level from 1 to 2 (priority_levels), got 3"},
       {"versions: newest", "versions: expected latest, all or a list"},
       {"versions: []", "versions: expected latest, all or a list"},
       {"versions: [1, 1]", "versions[1]: expected every version once"},
@@ -257,8 +294,8 @@ TEST(ModelYamlTest, Mistakes) {
        "buckets.batch[1]: expected every size once"},
       {"buckets: {batch: [65]}",
        "buckets.batch[0]: expected an integer from 1 to 64, got 65"},
-      {"{max_batch: 4, buckets: {batch: [8]}}",
-       "buckets.batch[0]: expected at most max_batch, 4, got 8"},
+      {"{max_batch_size: 4, buckets: {batch: [8]}}",
+       "buckets.batch[0]: expected at most max_batch_size, 4, got 8"},
       {"buckets: [{batch: 1}]",
        "buckets[0]: expected a size for each of batch, input_ids.1"},
       {"buckets: [{batch: 1, input_ids.1: 0}]", "expected an integer from 1"},
@@ -282,12 +319,15 @@ TEST(ModelYamlTest, Mistakes) {
 TEST(ModelYamlTest, AllMistakesAreReportedAtOnceAndNothingChanges) {
   ModelSpec spec = MiniLmSpec();
   const absl::Status status = ApplyModelYaml(
-      "ready_when: eager\nthreads: x\nmax_batch: 0\nqueue: {a: 1}\n", kPath,
-      spec);
+      "ready_when: eager\nthreads: x\nmax_batch_size: 0\ndynamic_batching: {a: "
+      "1}\n",
+      kPath, spec);
   const std::string message(status.message());
   EXPECT_THAT(message, HasSubstr("model.yaml:2: threads:"));
-  EXPECT_THAT(message, HasSubstr("\nmodels/minilm/model.yaml:3: max_batch:"));
-  EXPECT_THAT(message, HasSubstr("\nmodels/minilm/model.yaml:4: queue.a:"));
+  EXPECT_THAT(message,
+              HasSubstr("\nmodels/minilm/model.yaml:3: max_batch_size:"));
+  EXPECT_THAT(message,
+              HasSubstr("\nmodels/minilm/model.yaml:4: dynamic_batching.a:"));
   EXPECT_EQ(spec.ready_when, ReadyWhen::kWarm);
 }
 

@@ -53,8 +53,9 @@ class ServingTest : public ::testing::Test {
     std::filesystem::copy("tests/unit/repository/testdata/author.pt2",
                           folder_ / "author/3/model.pt2");
     std::ofstream(folder_ / "author/model.yaml")
-        << "compile: false\nbuckets: []\nmax_batch: 1\nqueue: {max_requests: "
-        << max_queue_requests << "}\n";
+        << "compile: false\nbuckets: []\nmax_batch_size: 1\n"
+        << "dynamic_batching: {default_queue_policy: {max_queue_size: "
+        << max_queue_requests << "}}\n";
     auto repository = ModelRepository::Open(folder_.path(), "");
     ASSERT_TRUE(repository.ok()) << repository.status();
     repository_ = *std::move(repository);

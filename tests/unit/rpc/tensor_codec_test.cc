@@ -78,10 +78,12 @@ TEST(DecodeRequest, EmptyTensors) {
   EXPECT_TRUE(Decode(request, PlainModel(DataType::kFp32)).ok());
 }
 
-TEST(DecodeRequest, TimeoutReachesTheQueue) {
+TEST(DecodeRequest, TimeoutAndPriorityReachTheQueue) {
   ModelInferRequest request = TextRequest(1, 1);
   (*request.mutable_parameters())["timeout"].set_int64_param(1500);
+  (*request.mutable_parameters())["priority"].set_uint64_param(2);
   EXPECT_EQ(Decode(request)->timeout, absl::Microseconds(1500));
+  EXPECT_EQ(Decode(request)->priority, 2u);
 }
 
 struct Fault {
