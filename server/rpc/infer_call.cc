@@ -1,9 +1,5 @@
 #include "rpc/infer_call.h"
 
-#include <google/protobuf/arena.h>
-#include <grpcpp/support/proto_buffer_reader.h>
-
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,46 +9,6 @@
 #include "rpc/status_mapping.h"
 
 namespace stoker {
-namespace {
-
-// Reads a message once. Where parsing ends before the message does (at a stray
-// end-group tag), protobuf hands back all bytes that it looked ahead, which can
-// lie in two slices; gRPC's own reader takes back one slice at most and aborts
-// the process. Nobody reads on here, so nothing needs to be taken back.
-class ForwardReader final : public grpc::ProtoBufferReader {
- public:
-  using ProtoBufferReader::ProtoBufferReader;
-  void BackUp(int /*count*/) override {}
-};
-
-}  // namespace
-
-// A parsed request; tensors over its bytes share it.
-struct InferCall::Message {
-  // Typical requests (a few inputs, data apart) fit without another allocation.
-  alignas(8) char first_block[2048];
-  google::protobuf::Arena arena{first_block, sizeof(first_block)};
-  inference::ModelInferRequest* const request =
-      google::protobuf::Arena::CreateMessage<inference::ModelInferRequest>(
-          &arena);
-
-  // The bound keeps protobuf from reserving memory for a length that only the
-  // message itself claims.
-  bool Parse(const grpc::ByteBuffer& bytes) {
-    const size_t length = bytes.Length();
-    if (length > std::numeric_limits<int32_t>::max()) return false;
-    grpc::Slice slice;
-    if (bytes.TrySingleSlice(&slice).ok()) {
-      return request->ParseFromArray(slice.begin(),
-                                     static_cast<int>(slice.size()));
-    }
-    grpc::ByteBuffer view(bytes);
-    ForwardReader reader(&view);
-    return reader.status().ok() && request->ParseFromBoundedZeroCopyStream(
-                                       &reader, static_cast<int>(length));
-  }
-};
-
 std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             const grpc::ByteBuffer& request,
                                             absl::Time deadline,
@@ -73,8 +29,9 @@ InferCall::InferCall(const Services& services, absl::Time deadline,
       cancelled_(std::make_shared<std::atomic<bool>>(false)) {}
 
 void InferCall::Begin(const grpc::ByteBuffer& request) {
-  message_ = std::make_shared<Message>();
-  if (!message_->Parse(request)) {
+  request_ = std::make_shared<RequestReader>(request);
+  request_->Scan();
+  if (request_->bytes_to_parse() > 0 && !request_->Parse()) {
     const absl::Status status = absl::InvalidArgumentError(
         absl::StrCat("expected a serialised inference.ModelInferRequest, got ",
                      request.Length(), " bytes that are none"));
@@ -82,15 +39,14 @@ void InferCall::Begin(const grpc::ByteBuffer& request) {
     done_({status, {}, ""});
     return;
   }
-  absl::StatusOr<int64_t> version =
-      ParseVersion(message_->request->model_version());
+  const RequestView& view = request_->view();
+  absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
   absl::StatusOr<ModelHandle> handle =
-      version.ok()
-          ? services_.manager.Acquire(message_->request->model_name(), *version)
-          : version.status();
+      version.ok() ? services_.manager.Acquire(view.model_name, *version)
+                   : version.status();
   if (!handle.ok()) {
     RecordRefusal(handle.status());
-    done_({handle.status(), {}, message_->request->id()});
+    done_({handle.status(), {}, std::string(view.id)});
     return;
   }
   {
@@ -103,7 +59,7 @@ void InferCall::Begin(const grpc::ByteBuffer& request) {
 
 absl::Status InferCall::Submit(const ModelHandle& handle) {
   ASSIGN_OR_RETURN(DecodedRequest decoded,
-                   DecodeRequest(*message_->request, handle.spec(), message_));
+                   DecodeRequest(request_->view(), handle.spec(), request_));
   outputs_ = std::move(decoded.outputs);
   rows_ = decoded.rows;
 
@@ -147,7 +103,7 @@ void InferCall::End(absl::StatusOr<InferResult> result) {
     handle.swap(handle_);
   }
   Answer answer;
-  answer.id = message_->request->id();
+  answer.id = request_->view().id;
   if (result.ok()) {
     absl::StatusOr<grpc::ByteBuffer> message = EncodeResponse(
         handle->spec(), answer.id, outputs_, result->outputs, form_);

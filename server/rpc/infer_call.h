@@ -11,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -22,6 +21,7 @@
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
 #include "rpc/completion_thread.h"
+#include "rpc/request_reader.h"
 #include "rpc/tensor_codec.h"
 
 namespace stoker {
@@ -57,8 +57,6 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  struct Message;
-
   InferCall(const Services& services, absl::Time deadline, AnswerForm form,
             Done done);
 
@@ -77,8 +75,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   const std::shared_ptr<std::atomic<bool>> cancelled_;
 
   // Set before the task is submitted, constant from then on.
-  std::shared_ptr<Message> message_;
-  std::vector<int> outputs_;
+  std::shared_ptr<RequestReader> request_;
+  OutputIndices outputs_;
   int64_t rows_ = 1;
 
   absl::Mutex mu_;

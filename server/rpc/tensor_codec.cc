@@ -68,14 +68,16 @@ absl::Status WrongInputCount(const RequestView& request,
 }
 
 // Position in the request of each of the model's inputs.
-absl::StatusOr<std::vector<int>> MatchInputs(const RequestView& request,
-                                             const ModelSpec& spec) {
-  if (request.inputs_size() != static_cast<int>(spec.inputs.size())) {
+using Positions = absl::InlinedVector<int, 8>;
+
+absl::StatusOr<Positions> MatchInputs(const RequestView& request,
+                                      const ModelSpec& spec) {
+  if (request.inputs.size() != spec.inputs.size()) {
     return WrongInputCount(request, spec);
   }
-  std::vector<int> positions(spec.inputs.size(), -1);
-  for (int position = 0; position < request.inputs_size(); ++position) {
-    const std::string& name = request.inputs(position).name();
+  Positions positions(spec.inputs.size(), -1);
+  for (size_t position = 0; position < request.inputs.size(); ++position) {
+    const std::string_view name = request.inputs[position].name;
     const int index = IndexOf(spec.inputs, name);
     if (index < 0) {
       return Invalid("unexpected inference input '", Excerpt(name),
@@ -85,10 +87,10 @@ absl::StatusOr<std::vector<int>> MatchInputs(const RequestView& request,
                      }));
     }
     if (positions[index] >= 0) {
-      return Invalid("input '", name, "' already exists in request for model '",
-                     spec.name, "'");
+      return Invalid("input '", Absl(name),
+                     "' already exists in request for model '", spec.name, "'");
     }
-    positions[index] = position;
+    positions[index] = static_cast<int>(position);
   }
   return positions;
 }
@@ -96,19 +98,19 @@ absl::StatusOr<std::vector<int>> MatchInputs(const RequestView& request,
 // Raw or typed, never both, and no bytes that belong to no input.
 absl::Status CheckRawContents(const RequestView& request,
                               const ModelSpec& spec) {
-  const int raw = request.raw_input_contents_size();
+  const size_t raw = request.raw_input_contents.size();
   if (raw == 0) return absl::OkStatus();
-  for (const InferInput& input : request.inputs()) {
-    if (input.has_contents()) {
+  for (const InferInput& input : request.inputs) {
+    if (input.contents != nullptr) {
       return Invalid(
           "contents field must not be specified when using raw_input_contents "
           "for '",
-          Excerpt(input.name()), "' for model '", spec.name, "'");
+          Excerpt(input.name), "' for model '", spec.name, "'");
     }
   }
-  if (raw > request.inputs_size()) {
+  if (raw > request.inputs.size()) {
     return Invalid("unexpected raw_input_contents for model '", spec.name,
-                   "'. Expected ", request.inputs_size(), " entries, got ",
+                   "'. Expected ", request.inputs.size(), " entries, got ",
                    raw);
   }
   return absl::OkStatus();
@@ -125,21 +127,21 @@ class ShapeReader {
 
   absl::Status ReadInput(int index, const InferInput& got) {
     const InputSpec& input = spec_.inputs[index];
-    if (got.datatype() != DataTypeName(input.dtype)) {
+    if (got.datatype != DataTypeName(input.dtype)) {
       return Invalid("inference input '", input.name, "' data-type is '",
-                     Excerpt(got.datatype()), "', but model '", spec_.name,
+                     Excerpt(got.datatype), "', but model '", spec_.name,
                      "' expects '", Absl(DataTypeName(input.dtype)), "'");
     }
-    if (std::any_of(got.shape().begin(), got.shape().end(),
+    if (std::any_of(got.shape.begin(), got.shape.end(),
                     [](int64_t d) { return d < 0; })) {
       return Invalid("All input dimensions should be specified for input '",
                      input.name, "' for model '", spec_.name, "', got ",
-                     ShapeExcerpt(got.shape()));
+                     ShapeExcerpt(got.shape));
     }
-    if (got.shape_size() != static_cast<int>(input.dims.size())) {
+    if (got.shape.size() != input.dims.size()) {
       return WrongShape(input, got, WrongRankHint(input, got));
     }
-    for (int axis = 0; axis < got.shape_size(); ++axis) {
+    for (size_t axis = 0; axis < got.shape.size(); ++axis) {
       if (!input.dims[axis].is_dimension()) continue;
       RETURN_IF_ERROR(
           SetDimension(input.dims[axis].dimension(), index, axis, got));
@@ -150,10 +152,10 @@ class ShapeReader {
   // Constants and expressions; after ReadInput of every input.
   absl::Status CheckInput(int index, const InferInput& got) const {
     const InputSpec& input = spec_.inputs[index];
-    for (int axis = 0; axis < got.shape_size(); ++axis) {
+    for (size_t axis = 0; axis < got.shape.size(); ++axis) {
       if (input.dims[axis].is_dimension()) continue;
       const std::optional<int64_t> expected = input.dims[axis].Evaluate(sizes_);
-      if (expected == got.shape(axis)) continue;
+      if (expected == got.shape[axis]) continue;
       return WrongShape(
           input, got,
           expected.has_value()
@@ -186,9 +188,9 @@ class ShapeReader {
   }
 
  private:
-  absl::Status SetDimension(int dimension, int index, int axis,
+  absl::Status SetDimension(int dimension, int index, size_t axis,
                             const InferInput& got) {
-    const int64_t size = got.shape(axis);
+    const int64_t size = got.shape[axis];
     if (sizes_[dimension] == kUnset) {
       sizes_[dimension] = size;
       first_input_[dimension] = index;
@@ -211,7 +213,7 @@ class ShapeReader {
 
   std::string WrongRankHint(const InputSpec& input,
                             const InferInput& got) const {
-    const size_t rank = got.shape_size();
+    const size_t rank = got.shape.size();
     if (spec_.max_batch_size > 0 && rank + 1 == input.dims.size()) {
       return "the first dimension must be the batch";
     }
@@ -227,7 +229,7 @@ class ShapeReader {
     }
     return Invalid("unexpected shape for input '", input.name, "' for model '",
                    spec_.name, "'. Expected ", ShapeExcerpt(expected), ", got ",
-                   ShapeExcerpt(got.shape()), ": ", hint);
+                   ShapeExcerpt(got.shape), ": ", hint);
   }
 
   const ModelSpec& spec_;
@@ -235,46 +237,48 @@ class ShapeReader {
   absl::InlinedVector<int, 4> first_input_;
 };
 
-absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
-                                  int position, const ModelSpec& spec,
-                                  const InputSpec& input,
+absl::StatusOr<Tensor> ReadTensor(const RequestView& request, int position,
+                                  const ModelSpec& spec, const InputSpec& input,
                                   std::shared_ptr<const void> owner) {
-  const InferInput& got = request.inputs(position);
-  const TensorForm form{input.name, spec.name, input.dtype,
-                        Shape(got.shape().begin(), got.shape().end())};
-  if (position < request.raw_input_contents_size()) {
-    return TensorFromRaw(form, request.raw_input_contents(position),
+  const InferInput& got = request.inputs[position];
+  const TensorForm form{input.name, spec.name, input.dtype, got.shape};
+  if (static_cast<size_t>(position) < request.raw_input_contents.size()) {
+    return TensorFromRaw(form, request.raw_input_contents[position],
                          std::move(owner));
   }
-  if (got.has_contents())
-    return TensorFromContents(form, got.contents(), std::move(owner));
+  if (got.contents != nullptr)
+    return TensorFromContents(form, *got.contents, std::move(owner));
   return Invalid("unable to find data for input tensor '", input.name,
                  "' for model '", spec.name, "' in request.");
 }
 
-absl::StatusOr<std::vector<int>> SelectOutputs(const RequestView& request,
-                                               const ModelSpec& spec) {
-  std::vector<int> selected;
-  if (request.outputs().empty()) {
+absl::Status CheckParameters(absl::string_view kind, std::string_view name,
+                             const ParameterMap* parameters) {
+  if (parameters == nullptr) return absl::OkStatus();
+  return CheckTensorParameters(absl::StrCat(kind, " '", Excerpt(name), "'"),
+                               *parameters);
+}
+
+absl::StatusOr<OutputIndices> SelectOutputs(const RequestView& request,
+                                            const ModelSpec& spec) {
+  OutputIndices selected;
+  if (request.outputs.empty()) {
     for (size_t i = 0; i < spec.outputs.size(); ++i)
       selected.push_back(static_cast<int>(i));
     return selected;
   }
-  std::vector<bool> taken(spec.outputs.size());
-  for (const auto& output : request.outputs()) {
-    const int index = IndexOf(spec.outputs, output.name());
+  for (const RequestView::Output& output : request.outputs) {
+    const int index = IndexOf(spec.outputs, output.name);
     if (index < 0) {
-      return Invalid("unexpected inference output '", Excerpt(output.name()),
+      return Invalid("unexpected inference output '", Excerpt(output.name),
                      "' for model '", spec.name, "'");
     }
-    if (taken[index]) {
-      return Invalid("output '", output.name(),
+    if (std::find(selected.begin(), selected.end(), index) != selected.end()) {
+      return Invalid("output '", Absl(output.name),
                      "' is requested more than once for model '", spec.name,
                      "'");
     }
-    taken[index] = true;
-    RETURN_IF_ERROR(CheckTensorParameters(
-        absl::StrCat("output '", output.name(), "'"), output.parameters()));
+    RETURN_IF_ERROR(CheckParameters("output", output.name, output.parameters));
     selected.push_back(index);
   }
   return selected;
@@ -286,25 +290,25 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
     const RequestView& request, const ModelSpec& spec,
     std::shared_ptr<const void> owner) {
   DecodedRequest decoded;
-  ASSIGN_OR_RETURN(const RequestParameters parameters,
-                   ParseRequestParameters(request.parameters()));
-  decoded.timeout = parameters.timeout;
-  decoded.priority = parameters.priority;
+  if (request.parameters != nullptr) {
+    ASSIGN_OR_RETURN(const RequestParameters parameters,
+                     ParseRequestParameters(*request.parameters));
+    decoded.timeout = parameters.timeout;
+    decoded.priority = parameters.priority;
+  }
   ASSIGN_OR_RETURN(decoded.outputs, SelectOutputs(request, spec));
 
-  ASSIGN_OR_RETURN(const std::vector<int> positions,
-                   MatchInputs(request, spec));
+  ASSIGN_OR_RETURN(const Positions positions, MatchInputs(request, spec));
   RETURN_IF_ERROR(CheckRawContents(request, spec));
   ShapeReader shapes(spec);
   for (size_t i = 0; i < positions.size(); ++i) {
-    const InferInput& got = request.inputs(positions[i]);
-    RETURN_IF_ERROR(CheckTensorParameters(
-        absl::StrCat("input '", got.name(), "'"), got.parameters()));
+    const InferInput& got = request.inputs[positions[i]];
+    RETURN_IF_ERROR(CheckParameters("input", got.name, got.parameters));
     RETURN_IF_ERROR(shapes.ReadInput(static_cast<int>(i), got));
   }
   for (size_t i = 0; i < positions.size(); ++i) {
     RETURN_IF_ERROR(
-        shapes.CheckInput(static_cast<int>(i), request.inputs(positions[i])));
+        shapes.CheckInput(static_cast<int>(i), request.inputs[positions[i]]));
   }
   RETURN_IF_ERROR(shapes.CheckBatch());
 

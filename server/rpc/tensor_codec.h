@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -22,13 +23,15 @@ namespace stoker {
 
 struct ModelSpec;
 
+// Of a model, in the order of the answer.
+using OutputIndices = absl::InlinedVector<int, 4>;
+
 struct DecodedRequest {
   std::vector<Tensor>
       inputs;            // in the model's order: its dtypes, ranks, constants
   DimensionSizes sizes;  // per dimension of the model; equal over all inputs
   int64_t rows = 1;      // size of the batch dimension, or 1
-  std::vector<int>
-      outputs;  // indices of the model's outputs, in the answer's order
+  OutputIndices outputs;
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue
   uint64_t priority = 0;  // in the queue; 0: the model's default
 };
@@ -38,9 +41,9 @@ struct DecodedRequest {
 // which must keep the request alive. Allocates in proportion to what arrived,
 // never to what a shape claims. INVALID_ARGUMENT, or UNIMPLEMENTED for
 // parameters of features that are not offered.
-absl::StatusOr<DecodedRequest> DecodeRequest(
-    const RequestView& request, const ModelSpec& spec,
-    std::shared_ptr<const void> owner);
+absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
+                                             const ModelSpec& spec,
+                                             std::shared_ptr<const void> owner);
 
 // What an answer is wrapped in.
 enum class AnswerForm {

@@ -68,10 +68,10 @@ absl::Status CheckBool(const TensorForm& form, const Tensor& tensor) {
   const std::byte* const wrong = std::find_if(
       tensor.data, end, [](std::byte byte) { return byte > std::byte{1}; });
   if (wrong == end) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "input '", form.input, "' for model '", form.model, "': BOOL element ",
-      wrong - tensor.data, " is ", static_cast<int>(*wrong),
-      ", expected 0 or 1"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("input '", form.input, "' for model '", form.model,
+                   "': BOOL element ", wrong - tensor.data, " is ",
+                   static_cast<int>(*wrong), ", expected 0 or 1"));
 }
 
 // The field of InferTensorContents that carries a dtype; empty: none does.

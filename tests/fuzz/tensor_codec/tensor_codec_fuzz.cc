@@ -125,16 +125,20 @@ TEST_P(TensorCodecFuzz, DecodesOrRefuses) {
   int decoded_ok = 0;
   for (const Corpus& seed : Seeds()) {
     for (int round = 0; round < kRoundsPerSeed / 3; ++round) {
-      ModelInferRequest request;
+      std::string bytes;
       if (round % 4 == 0) {
+        ModelInferRequest request;
         request.ParseFromString(seed.bytes);
         MutateShape(request, random);
-      } else if (!request.ParseFromString(Mutate(seed.bytes, random))) {
-        continue;
+        bytes = request.SerializeAsString();
+      } else {
+        bytes = Mutate(seed.bytes, random);
       }
+      const auto received = Received(bytes);
+      if (received == nullptr) continue;
       ++parsed;
       const absl::StatusOr<DecodedRequest> decoded =
-          DecodeRequest(request, seed.spec, nullptr);
+          DecodeRequest(received->view(), seed.spec, received);
       if (decoded.ok()) {
         ++decoded_ok;
         ExpectSound(*decoded, seed.spec);

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "models/model_manager.h"
 #include "open_inference.pb.h"
+#include "rpc/request_reader.h"
 
 namespace stoker {
 
@@ -60,6 +62,32 @@ inline inference::ModelInferRequest::InferInputTensor* AddInput(
   input->set_datatype(datatype);
   input->mutable_shape()->Add(shape.begin(), shape.end());
   return input;
+}
+
+// A message in slices that show the pieces, which outlive it. gRPC puts small
+// pieces together when it may copy them.
+inline grpc::ByteBuffer InSlices(const std::vector<std::string>& pieces) {
+  std::vector<grpc::Slice> slices;
+  for (const std::string& piece : pieces) {
+    slices.emplace_back(piece.data(), piece.size(), grpc::Slice::STATIC_SLICE);
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+// What a server makes of the bytes; null when they are no ModelInferRequest.
+inline std::shared_ptr<RequestReader> Received(const grpc::ByteBuffer& bytes) {
+  auto reader = std::make_shared<RequestReader>(bytes);
+  reader->Scan();
+  if (reader->bytes_to_parse() > 0 && !reader->Parse()) return nullptr;
+  return reader;
+}
+inline std::shared_ptr<RequestReader> Received(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return Received(grpc::ByteBuffer(&slice, 1));
+}
+inline std::shared_ptr<RequestReader> Received(
+    const inference::ModelInferRequest& request) {
+  return Received(request.SerializeAsString());
 }
 
 template <typename T>

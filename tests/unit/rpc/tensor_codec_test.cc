@@ -17,16 +17,17 @@ using ::testing::HasSubstr;
 
 absl::StatusOr<DecodedRequest> Decode(const ModelInferRequest& request,
                                       const ModelSpec& spec = TextModel()) {
-  return DecodeRequest(request, spec, nullptr);
+  const auto received = Received(request);
+  return DecodeRequest(received->view(), spec, received);
 }
 
 TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
   ModelInferRequest request = TextRequest(2, 5);
   request.mutable_inputs()->SwapElements(0, 2);
   request.mutable_raw_input_contents()->SwapElements(0, 2);
-  auto owner = std::make_shared<int>(1);
+  const auto received = Received(request);
   const absl::StatusOr<DecodedRequest> decoded =
-      DecodeRequest(request, TextModel(), owner);
+      DecodeRequest(received->view(), TextModel(), received);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
 
   ASSERT_EQ(decoded->inputs.size(), 3u);
@@ -35,9 +36,9 @@ TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
   EXPECT_THAT(Values<int64_t>(decoded->inputs[0]),
               ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
   EXPECT_THAT(decoded->inputs[2].shape, ElementsAre(2, 10, 3));
-  EXPECT_EQ(static_cast<const void*>(decoded->inputs[0].data),
-            request.raw_input_contents(2).data());
-  EXPECT_EQ(decoded->inputs[0].owner, owner);
+  EXPECT_EQ(decoded->inputs[0].data,
+            received->view().raw_input_contents[2].data);
+  EXPECT_EQ(decoded->inputs[0].owner, received);
   EXPECT_THAT(decoded->sizes, ElementsAre(2, 5));
   EXPECT_EQ(decoded->rows, 2);
   EXPECT_EQ(decoded->timeout, absl::InfiniteDuration());

@@ -133,29 +133,47 @@ TEST(TensorFromContents, WrongCount) {
   }
 }
 
-TEST(TensorFromRaw, MisalignedBytesAreCopied) {
-  alignas(16) char memory[40] = {};
-  for (size_t offset = 0; offset < 8; ++offset) {
-    std::memset(memory, 0, sizeof(memory));
-    const int64_t values[] = {7, -9};
-    std::memcpy(memory + offset, values, sizeof(values));
+RawContents Raw(std::string_view bytes) {
+  return {.size = bytes.size(),
+          .data = reinterpret_cast<const std::byte*>(bytes.data())};
+}
+
+TEST(TensorFromRaw, BytesInOnePieceAreNotCopied) {
+  const std::string bytes = "x" + Bytes(std::vector<int64_t>{7, -9});
+  const std::string_view misaligned = std::string_view(bytes).substr(1);
+  auto owner = std::make_shared<int>(0);
+  const absl::StatusOr<Tensor> tensor =
+      TensorFromRaw(Form(DataType::kInt64, {2}), Raw(misaligned), owner);
+  ASSERT_TRUE(tensor.ok());
+  EXPECT_EQ(static_cast<const void*>(tensor->data), misaligned.data());
+  EXPECT_EQ(tensor->owner, owner);
+  EXPECT_THAT(Values<int64_t>(*tensor), ElementsAre(7, -9));
+}
+
+TEST(TensorFromRaw, ScatteredBytesAreJoinedInAlignedMemory) {
+  const std::string text = "x" + Bytes(std::vector<int64_t>{7, -9}) + "y";
+  for (size_t cut = 2; cut < 17; ++cut) {
+    const std::vector<std::string> pieces = {text.substr(0, cut),
+                                             text.substr(cut)};
+    const MessageBytes bytes(InSlices(pieces));
+    auto owner = std::make_shared<int>(0);
     const absl::StatusOr<Tensor> tensor =
         TensorFromRaw(Form(DataType::kInt64, {2}),
-                      {memory + offset, sizeof(values)}, nullptr);
+                      {.size = 16, .scattered = &bytes, .offset = 1}, owner);
     ASSERT_TRUE(tensor.ok());
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->data) % alignof(int64_t), 0u);
-    EXPECT_EQ(static_cast<const void*>(tensor->data) == memory + offset,
-              offset == 0);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor->data) % 64, 0u);
+    EXPECT_NE(tensor->owner, owner);
     EXPECT_THAT(Values<int64_t>(*tensor), ElementsAre(7, -9));
   }
 }
 
 TEST(TensorFromRaw, BoolIsZeroOrOne) {
   const TensorForm form = Form(DataType::kBool, {3});
-  EXPECT_TRUE(TensorFromRaw(form, std::string_view("\1\0\1", 3), nullptr).ok());
+  EXPECT_TRUE(TensorFromRaw(form, Raw({"\1\0\1", 3}), nullptr).ok());
   for (const char wrong : {'\2', '\x7F', '\xFF'}) {
     const std::string bytes = {1, 0, wrong};
-    const absl::Status status = TensorFromRaw(form, bytes, nullptr).status();
+    const absl::Status status =
+        TensorFromRaw(form, Raw(bytes), nullptr).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("BOOL element 2 is"));
   }
@@ -164,7 +182,7 @@ TEST(TensorFromRaw, BoolIsZeroOrOne) {
 TEST(TensorFromRaw, ScalarsHaveOneElement) {
   const std::string bytes = Bytes(std::vector<float>{2.5f});
   const absl::StatusOr<Tensor> tensor =
-      TensorFromRaw(Form(DataType::kFp32, {}), bytes, nullptr);
+      TensorFromRaw(Form(DataType::kFp32, {}), Raw(bytes), nullptr);
   ASSERT_TRUE(tensor.ok());
   EXPECT_THAT(Values<float>(*tensor), ElementsAre(2.5f));
 }
