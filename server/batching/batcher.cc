@@ -35,7 +35,7 @@ void EndTasks(std::vector<EndedTask> ended) {
 
 struct Batcher::Impl {
   Impl(BatcherOptions options_in, BatchLayout layout_in, BatchRunner& runner_in,
-       Clock& clock_in, MetricRegistry& metrics_in)
+       DeviceTurns& turns, Clock& clock_in, MetricRegistry& metrics_in)
       : options(std::move(options_in)),
         layout(std::move(layout_in)),
         runner(runner_in),
@@ -43,6 +43,7 @@ struct Batcher::Impl {
         metrics(metrics_in),
         rules(layout, runner),
         costs(rules.lanes().buckets()),
+        client(turns, options.cores_per_run, options.weight),
         queue_length(metrics.Gauge(metric::kQueueLength, options.labels)),
         queue(options.batching),
         planner(rules.lanes(), layout.max_batch_rows),
@@ -58,6 +59,7 @@ struct Batcher::Impl {
   struct Job {
     DeviceWork* work = nullptr;
     std::optional<Batch> batch;
+    DeviceTurns::Turn turn;
   };
 
   // Why a device thread leaves the tasks that wait where they are.
@@ -67,7 +69,7 @@ struct Batcher::Impl {
   };
 
   void DeviceLoop(int thread);
-  void AwaitJob(int thread, const Wait& wait);
+  bool AwaitJob(int thread, const Wait& wait);
   Wait TakeBatchLocked(absl::Time now, Job& job, std::vector<EndedTask>& ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Waits for a job; nullopt when there will be none any more.
@@ -97,6 +99,7 @@ struct Batcher::Impl {
   MetricRegistry& metrics;
   const BatchRules rules;
   BucketCosts costs;
+  DeviceTurns::Client client;
   std::atomic<bool> abandon{false};  // the drain's deadline has passed
 
   mutable absl::Mutex mu;
@@ -229,13 +232,14 @@ void Batcher::Impl::DeviceLoop(int thread) {
   for (std::optional<Job> job = NextJob(thread); job;) {
     if (job->work != nullptr) job->work->work();
     if (job->batch) executor.Execute(*std::move(job->batch));
+    job->turn.End();
     const auto next = [&] {
       executor.Deliver();
       FinishJob(*job);
       job = NextJob(thread);
     };
-    // Whoever gets the answers has a use for the cores.
-    if (HasJob(thread)) {
+    // Whoever gets the answers, or the next turn, has a use for the cores.
+    if (HasJob(thread) && !DeviceTurns::Contended(client)) {
       next();
     } else {
       runner.Idle(thread, next);
@@ -250,20 +254,18 @@ bool Batcher::Impl::HasJob(int thread) const {
 
 std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
   Wait wait;
-  while (true) {
-    AwaitJob(thread, wait);
+  while (AwaitJob(thread, wait)) {
+    Job job;
+    job.turn = DeviceTurns::Take(client);
     const absl::Time now = clock.Now();
     std::vector<EndedTask> ended;
-    Job job;
     {
       absl::MutexLock lock(&mu);
       if (!work[thread].empty()) {
         job.work = work[thread].front();
         work[thread].pop_front();
-      } else if (!queue.empty()) {
+      } else if (!queue.empty()) {  // another thread may have been faster
         wait = TakeBatchLocked(now, job, ended);
-      } else if (stopping) {
-        return std::nullopt;
       }
       ++running_jobs;  // before `ended` ends, so that Stop waits for that too
     }
@@ -271,11 +273,13 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
     if (job.work != nullptr || job.batch) return job;
     FinishJob(job);
   }
+  return std::nullopt;
 }
 
 // Until there is a job; for a queue that has only tasks that may wait for
-// company, until more arrive or the first has waited long enough.
-void Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
+// company, until more arrive or the first has waited long enough. False when
+// there will be no job any more.
+bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   const auto has_job = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
     return stopping || !work[thread].empty() ||
            (!queue.empty() &&
@@ -287,6 +291,7 @@ void Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   } else {
     clock.AwaitWithDeadline(&mu, absl::Condition(&has_job), wait.until);
   }
+  return !stopping || !work[thread].empty() || !queue.empty();
 }
 
 Batcher::Impl::Wait Batcher::Impl::TakeBatchLocked(
@@ -335,9 +340,10 @@ void Batcher::Impl::TimerLoop() {
 }
 
 Batcher::Batcher(BatcherOptions options, BatchLayout layout,
-                 BatchRunner& runner, Clock& clock, MetricRegistry& metrics)
+                 BatchRunner& runner, DeviceTurns& turns, Clock& clock,
+                 MetricRegistry& metrics)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(layout),
-                                   runner, clock, metrics)) {
+                                   runner, turns, clock, metrics)) {
   impl_->StartThreads();
 }
 

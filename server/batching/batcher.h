@@ -23,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "batching/device_turns.h"
 #include "batching/infer_task.h"
 #include "batching/queue_policy.h"
 #include "metrics/metrics.h"
@@ -95,16 +96,19 @@ class BatchRunner {
 };
 
 struct BatcherOptions {
-  std::string name;  // thread names: "dev-<name>"
-  int threads = 1;   // device threads (instances), at least 1
+  std::string name;       // thread names: "dev-<name>"
+  int threads = 1;        // device threads (instances), at least 1
+  int cores_per_run = 1;  // that one run uses, of the device's
+  double weight = 1;      // share of the device against other models'
   DynamicBatching batching;
   Labels labels;  // model, version
 };
 
 class Batcher {
  public:
+  // All that is passed by reference outlives this object.
   Batcher(BatcherOptions options, BatchLayout layout, BatchRunner& runner,
-          Clock& clock, MetricRegistry& metrics);
+          DeviceTurns& turns, Clock& clock, MetricRegistry& metrics);
   // Stop(now).
   ~Batcher();
 

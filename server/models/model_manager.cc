@@ -80,7 +80,11 @@ void ModelHandle::SweepCancelled() const { version_->SweepCancelled(); }
 struct ModelManager::Impl {
   Impl(ModelManagerOptions opts, ModelRepository& repo,
        VersionDeps version_deps)
-      : options(opts), repository(repo), deps(std::move(version_deps)) {
+      : options(opts),
+        repository(repo),
+        turns(opts.cores, *version_deps.clock),
+        deps(std::move(version_deps)) {
+    deps.turns = &turns;
     deps.server_ready = [this] { return Ready(); };
   }
 
@@ -110,6 +114,7 @@ struct ModelManager::Impl {
 
   const ModelManagerOptions options;
   ModelRepository& repository;
+  DeviceTurns turns;  // on this host's cores, for all versions
   VersionDeps deps;
   std::function<void()> listener;  // set before Start
 

@@ -56,10 +56,13 @@ DynamicBatching Batching(const DynamicBatchingSpec& spec) {
   return batching;
 }
 
-BatcherOptions QueueOptions(const ModelSpec& spec, const Labels& labels) {
+BatcherOptions QueueOptions(const ModelSpec& spec, int threads,
+                            const Labels& labels) {
   BatcherOptions options;
   options.name = spec.Label();
   options.threads = spec.instances;
+  options.cores_per_run = threads;
+  options.weight = spec.weight;
   options.batching = Batching(spec.dynamic_batching);
   options.labels = labels;
   return options;
@@ -89,8 +92,8 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       contexts_(static_cast<size_t>(spec_->instances)),
       inbox_(std::make_shared<Inbox>(plan_.size())),
       attempts_(plan_.size(), 0),
-      batcher_(QueueOptions(*spec_, labels_), Layout(*spec_), *this,
-               *deps.clock, *deps.metrics) {
+      batcher_(QueueOptions(*spec_, threads_, labels_), Layout(*spec_), *this,
+               *deps.turns, *deps.clock, *deps.metrics) {
   for (const WarmupStep& step : plan_) {
     slots_.emplace_back(step.name, *deps_.metrics,
                         With(labels_, "bucket", step.name));

@@ -32,6 +32,7 @@ struct VersionDeps {
   KernelCache* cache = nullptr;     // null: no cache on this host, eager only
   CompileBroker* broker = nullptr;  // null with a null cache
   ExecutableLoader* loader = nullptr;
+  DeviceTurns* turns = nullptr;
   Clock* clock = nullptr;
   MetricRegistry* metrics = nullptr;
   int cores = 1;

@@ -86,6 +86,7 @@ struct ModelSpec {
   Unmatched unmatched = Unmatched::kEager;
   int threads = 0;  // per instance; 0: cores / instances
   int instances = 1;
+  int weight = 1;       // share of the device against other models'
   bool compile = true;  // false: eager only
   DynamicBatchingSpec dynamic_batching;
 

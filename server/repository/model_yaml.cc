@@ -23,9 +23,9 @@ constexpr int64_t kDefaultMaxBatch = 8;
 
 const std::vector<std::string>& FieldNames() {
   static const auto* const names = new std::vector<std::string>{
-      "ready_when", "versions",  "max_batch_size",  "dimensions",
-      "inputs",     "buckets",   "unmatched",       "compile",
-      "threads",    "instances", "dynamic_batching"};
+      "ready_when", "versions",  "max_batch_size", "dimensions",
+      "inputs",     "buckets",   "unmatched",      "compile",
+      "threads",    "instances", "weight",         "dynamic_batching"};
   return *names;
 }
 
@@ -118,6 +118,9 @@ class SpecEditor {
     }
     if (const YamlValue* value = Find("instances")) {
       value->ReadInt(1, 64, spec_.instances);
+    }
+    if (const YamlValue* value = Find("weight")) {
+      value->ReadInt(1, 1000, spec_.weight);
     }
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
     if (const YamlValue* value = Find("inputs")) ReadInputs(*value);

@@ -56,6 +56,7 @@ TEST(ModelYamlTest, DefaultsOfAnEmptyFile) {
     EXPECT_EQ(spec->max_batch_size, 8);
     EXPECT_EQ(spec->threads, 0);
     EXPECT_EQ(spec->instances, 1);
+    EXPECT_EQ(spec->weight, 1);
     EXPECT_EQ(spec->dynamic_batching.policies[0].max_queue_size, 1024);
     EXPECT_EQ(spec->dynamic_batching.policies[0].default_timeout,
               absl::InfiniteDuration());
@@ -106,6 +107,7 @@ unmatched: reject
 compile: false
 threads: 3
 instances: 2
+weight: 3
 dynamic_batching:
   preferred_batch_size: [4, 8]
   max_queue_delay_microseconds: 500
@@ -126,6 +128,7 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_FALSE(spec->compile);
   EXPECT_EQ(spec->threads, 3);
   EXPECT_EQ(spec->instances, 2);
+  EXPECT_EQ(spec->weight, 3);
   const DynamicBatchingSpec& batching = spec->dynamic_batching;
   EXPECT_EQ(batching.preferred_batch_sizes, (std::vector<int>{4, 8}));
   EXPECT_EQ(batching.max_queue_delay, absl::Microseconds(500));
@@ -227,7 +230,7 @@ TEST(ModelYamlTest, Mistakes) {
        "1: max_bach_size: expected one of ready_when, versions, "
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
-       "dynamic_batching, got an unknown field (did you mean "
+       "weight, dynamic_batching, got an unknown field (did you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8", "dynamic_batching, got an unknown field"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
@@ -241,6 +244,7 @@ TEST(ModelYamlTest, Mistakes) {
       {"max_batch_size: [8]", "got a list of 1"},
       {"compile: yes", "1: compile: expected true or false, got yes"},
       {"threads: -1", "an integer from 0 to 1024, got -1"},
+      {"weight: 0", "an integer from 1 to 1000, got 0"},
       {"instances: 0", "an integer from 1 to 64, got 0"},
       {"dynamic_batching: 5", "1: dynamic_batching: expected a map, got 5"},
       {"dynamic_batching: {max_queue_delay: 5}",

@@ -1,0 +1,84 @@
+#include "batching/device_turns.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace stoker {
+
+DeviceTurns::DeviceTurns(int cores, Clock& clock)
+    : cores_(std::max(cores, 1)), clock_(clock), free_(cores_) {}
+
+DeviceTurns::Client::Client(DeviceTurns& turns, int cores, double weight)
+    : turns_(turns),
+      cores_(std::clamp(cores, 1, turns.cores_)),
+      weight_(weight) {}
+
+DeviceTurns::Turn::Turn(Turn&& other) noexcept
+    : client_(std::exchange(other.client_, nullptr)), start_(other.start_) {}
+
+DeviceTurns::Turn& DeviceTurns::Turn::operator=(Turn&& other) noexcept {
+  End();
+  client_ = std::exchange(other.client_, nullptr);
+  start_ = other.start_;
+  return *this;
+}
+
+void DeviceTurns::Turn::End() {
+  if (client_ == nullptr) return;
+  Client& client = *std::exchange(client_, nullptr);
+  client.turns_.End(client, client.turns_.clock_.Now() - start_);
+}
+
+DeviceTurns::Turn DeviceTurns::Take(Client& client) {
+  DeviceTurns& turns = client.turns_;
+  {
+    Waiting waiting{&client};
+    absl::MutexLock lock(&turns.mu_);
+    if (client.active_++ == 0) {
+      client.virtual_time_ = std::max(client.virtual_time_, turns.virtual_now_);
+    }
+    ++turns.active_;
+    turns.waiting_.push_back(&waiting);
+    turns.GrantLocked();
+    turns.mu_.Await(absl::Condition(&waiting.granted));
+  }
+  return Turn(&client, turns.clock_.Now());
+}
+
+void DeviceTurns::GrantLocked() {
+  while (!waiting_.empty()) {
+    const auto next = std::min_element(
+        waiting_.begin(), waiting_.end(), [](const auto* a, const auto* b) {
+          return a->client->virtual_time_ < b->client->virtual_time_;
+        });
+    Client& client = *(*next)->client;
+    // Nobody smaller passes by: else who needs all cores would never get them.
+    if (client.cores_ > free_) return;
+    free_ -= client.cores_;
+    virtual_now_ = client.virtual_time_;
+    (*next)->granted = true;
+    waiting_.erase(next);
+  }
+}
+
+void DeviceTurns::End(Client& client, absl::Duration used) {
+  absl::MutexLock lock(&mu_);
+  client.virtual_time_ +=
+      absl::ToDoubleSeconds(used) * client.cores_ / client.weight_;
+  --client.active_;
+  --active_;
+  free_ += client.cores_;
+  GrantLocked();
+}
+
+int DeviceTurns::waiting() const {
+  absl::MutexLock lock(&mu_);
+  return static_cast<int>(waiting_.size());
+}
+
+bool DeviceTurns::Contended(const Client& client) {
+  absl::MutexLock lock(&client.turns_.mu_);
+  return client.turns_.active_ > client.active_;
+}
+
+}  // namespace stoker

@@ -1,0 +1,86 @@
+// Turns on a device that several models share: how many of its cores a run
+// takes, and whose run is next.
+//
+// Who waits gets its turn in the order of virtual start times: a client's
+// virtual time advances by what its runs used, divided by its weight, and
+// catches up with the others' when it was idle (start-time fair queueing:
+// Goyal, Vin and Cheng, SIGCOMM 1996). So of two busy models the one with twice
+// the weight gets twice the time, and one that was idle neither owes nor is
+// owed.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace stoker {
+
+class DeviceTurns {
+ public:
+  // The clock outlives this object.
+  DeviceTurns(int cores, Clock& clock);
+
+  // One that asks for turns: a model version. The turns outlive it.
+  class Client {
+   public:
+    // `cores` of each turn; more than the device has counts as all of them.
+    Client(DeviceTurns& turns, int cores, double weight);
+
+   private:
+    friend class DeviceTurns;
+    DeviceTurns& turns_;
+    const int cores_;
+    const double weight_;
+    double virtual_time_ = 0;  // guarded by turns_.mu_
+    int active_ = 0;           // turns held or waited for; the same
+  };
+
+  // Ends with its object.
+  class Turn {
+   public:
+    Turn() = default;
+    Turn(Turn&& other) noexcept;
+    Turn& operator=(Turn&& other) noexcept;
+    ~Turn() { End(); }
+
+    void End();
+
+   private:
+    friend class DeviceTurns;
+    Turn(Client* client, absl::Time start) : client_(client), start_(start) {}
+    Client* client_ = nullptr;
+    absl::Time start_;
+  };
+
+  // Blocks until the client's turn comes.
+  static Turn Take(Client& client);
+  // Whether another client has a turn or waits for one.
+  static bool Contended(const Client& client);
+  // Turns that are waited for.
+  int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  struct Waiting {
+    Client* client;
+    bool granted = false;
+  };
+  void GrantLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(Client& client, absl::Duration used);
+
+  const int cores_;
+  Clock& clock_;
+  mutable absl::Mutex mu_;
+  int free_ ABSL_GUARDED_BY(mu_);
+  int active_ ABSL_GUARDED_BY(mu_) = 0;
+  double virtual_now_ ABSL_GUARDED_BY(mu_) = 0;
+  std::list<Waiting*> waiting_ ABSL_GUARDED_BY(mu_);  // in order of arrival
+};
+
+}  // namespace stoker

@@ -1,0 +1,158 @@
+#include "batching/device_turns.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/thread.h"
+#include "tests/fakes/fake_clock.h"
+
+namespace stoker {
+namespace {
+
+class DeviceTurnsTest : public ::testing::Test {
+ protected:
+  using Client = DeviceTurns::Client;
+  using Turn = DeviceTurns::Turn;
+
+  FakeClock clock_;
+  DeviceTurns turns_{2, clock_};
+};
+
+TEST_F(DeviceTurnsTest, TurnsThatFitBesideEachOtherDoNotWait) {
+  Client a(turns_, 1, 1), b(turns_, 1, 1);
+  Turn one = DeviceTurns::Take(a);
+  EXPECT_FALSE(DeviceTurns::Contended(a));
+  EXPECT_TRUE(DeviceTurns::Contended(b));
+  Turn two = DeviceTurns::Take(b);
+  EXPECT_TRUE(DeviceTurns::Contended(a));
+}
+
+TEST_F(DeviceTurnsTest, MoreCoresThanThereAreIsAllOfThem) {
+  Client greedy(turns_, 64, 1);
+  DeviceTurns::Take(greedy);
+}
+
+TEST_F(DeviceTurnsTest, ATurnEndsOnce) {
+  Client a(turns_, 2, 1);
+  Turn turn = DeviceTurns::Take(a);
+  Turn moved = std::move(turn);
+  turn.End();
+  EXPECT_FALSE(DeviceTurns::Contended(a));
+  moved.End();
+  moved.End();
+  moved = DeviceTurns::Take(a);
+  moved = Turn();
+  DeviceTurns::Take(a);
+}
+
+// Threads that want nothing but turns, of 1 ms each. Whoever has one ends it
+// only when all others wait, so that the order is the turns' own choice.
+class Crowd {
+ public:
+  Crowd(DeviceTurns& turns, FakeClock& clock, int turns_to_give)
+      : turns_(turns), clock_(clock), left_(turns_to_give) {
+    gate_ = std::make_unique<DeviceTurns::Client>(turns_, 64, 1);
+    closed_ = DeviceTurns::Take(*gate_);
+  }
+
+  void Add(char name, DeviceTurns::Client& client) {
+    ++alive_;
+    threads_.emplace_back("crowd", [this, name, &client] {
+      while (Once(name, client)) {
+      }
+    });
+  }
+
+  // Who got the turns, in order.
+  std::string Give() {
+    AwaitOthers(alive_);
+    closed_.End();
+    threads_.clear();  // joins
+    return given_;
+  }
+
+ private:
+  void AwaitOthers(int count) {
+    while (turns_.waiting() < count) std::this_thread::yield();
+  }
+
+  bool Once(char name, DeviceTurns::Client& client) {
+    const DeviceTurns::Turn turn = DeviceTurns::Take(client);
+    AwaitOthers(alive_ - 1);
+    clock_.Advance(absl::Milliseconds(1));
+    if (left_ == 0) {
+      --alive_;
+      return false;
+    }
+    --left_;
+    given_ += name;
+    return true;
+  }
+
+  DeviceTurns& turns_;
+  FakeClock& clock_;
+  std::unique_ptr<DeviceTurns::Client> gate_;
+  DeviceTurns::Turn closed_;
+  // Written by whoever has the turn.
+  std::atomic<int> alive_{0};
+  int left_;
+  std::string given_;
+  std::vector<Thread> threads_;
+};
+
+TEST_F(DeviceTurnsTest, ThriceTheWeightIsThriceTheTime) {
+  Client a(turns_, 2, 1), b(turns_, 2, 3);
+  Crowd crowd(turns_, clock_, 400);
+  crowd.Add('a', a);
+  for (int i = 0; i < 4; ++i) crowd.Add('b', b);
+  const std::string given = crowd.Give();
+  EXPECT_NEAR(static_cast<double>(std::count(given.begin(), given.end(), 'b')),
+              300, 3);
+}
+
+TEST_F(DeviceTurnsTest, WhoNeedsAllCoresIsNotPassedBy) {
+  Client small(turns_, 1, 1), large(turns_, 2, 1);
+  Turn one = DeviceTurns::Take(small);
+  std::atomic<bool> large_ran = false;
+  Thread wide("wide", [&] {
+    const Turn turn = DeviceTurns::Take(large);
+    large_ran = true;
+  });
+  while (turns_.waiting() < 1) std::this_thread::yield();
+  Client late(turns_, 1, 1);
+  bool late_was_last = false;
+  Thread narrow("narrow", [&] {
+    const Turn turn = DeviceTurns::Take(late);
+    late_was_last = large_ran;
+  });
+  while (turns_.waiting() < 2) std::this_thread::yield();
+  one.End();
+  wide.Join();
+  narrow.Join();
+  EXPECT_TRUE(late_was_last);
+}
+
+TEST_F(DeviceTurnsTest, WhoWasIdleHasSavedNothing) {
+  Client busy(turns_, 2, 1), idle(turns_, 2, 1);
+  for (int i = 0; i < 100; ++i) {
+    const Turn turn = DeviceTurns::Take(busy);
+    clock_.Advance(absl::Milliseconds(1));
+  }
+  Crowd crowd(turns_, clock_, 40);
+  for (int i = 0; i < 3; ++i) {
+    crowd.Add('b', busy);
+    crowd.Add('i', idle);
+  }
+  const std::string given = crowd.Give();
+  EXPECT_NEAR(static_cast<double>(std::count(given.begin(), given.end(), 'b')),
+              20, 2);
+}
+
+}  // namespace
+}  // namespace stoker
