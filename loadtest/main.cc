@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/files.h"
 #include "base/status_macros.h"
+#include "loadtest/html_report.h"
 #include "loadtest/result_file.h"
 #include "loadtest/scenario_run.h"
 
@@ -23,7 +25,7 @@ namespace {
 struct Output {
   std::string address = "127.0.0.1:8001";
   std::string metrics_url;
-  std::string json_path;
+  std::string json_path, html_path;
   std::vector<std::string> labels;
 };
 
@@ -143,6 +145,12 @@ void PrintStep(const StepResult& result) {
   std::fflush(stdout);
 }
 
+absl::Status WriteReport(const nlohmann::ordered_json& json,
+                         const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string html, HtmlReport(json));
+  return WriteText(path, html);
+}
+
 absl::Status RunAndReport(const Scenario& scenario, const Output& output) {
   ASSIGN_OR_RETURN(const auto labels, ParseLabels(output.labels));
   RunOptions options;
@@ -159,7 +167,20 @@ absl::Status RunAndReport(const Scenario& scenario, const Output& output) {
   const auto json = ResultJson(scenario, output.address, result, labels);
   if (!output.json_path.empty())
     RETURN_IF_ERROR(WriteText(output.json_path, json.dump(1) + "\n"));
-  return absl::OkStatus();
+  return output.html_path.empty() ? absl::OkStatus()
+                                  : WriteReport(json, output.html_path);
+}
+
+// The report of a result written earlier.
+absl::Status ReportAgain(const std::string& json_path,
+                         const std::string& html_path) {
+  ASSIGN_OR_RETURN(const std::string text, Files::Real().Read(json_path));
+  const auto json = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (json.is_discarded()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(json_path, ": expected JSON, got something else"));
+  }
+  return WriteReport(json, html_path);
 }
 
 // A trace file of the sizes that a scenario draws, for other tools.
@@ -181,6 +202,7 @@ void AddOutputFlags(CLI::App& app, Output& output) {
   app.add_option("--metrics", output.metrics_url,
                  "page of the server's metrics, http://host:port/metrics");
   app.add_option("--output", output.json_path, "file for the result, JSON");
+  app.add_option("--html", output.html_path, "file for the report, HTML");
   app.add_option("--label", output.labels,
                  "NAME=TEXT that goes into the result; may be repeated")
       ->allow_extra_args(false);
@@ -257,10 +279,16 @@ int Main(int argc, char** argv) {
   CLI::App* sizes = app.add_subcommand(
       "sizes", "print the sizes that a scenario draws, as a trace file");
   sizes->add_option("scenario", scenario_path, "YAML file")->required();
+  CLI::App* report =
+      app.add_subcommand("report", "write the HTML report of a result in JSON");
+  report->add_option("result", output.json_path, "JSON file")->required();
+  report->add_option("--html", output.html_path, "HTML file")->required();
   CLI11_PARSE(app, argc, argv);
 
   const auto work = [&]() -> absl::Status {
     if (sizes->parsed()) return PrintSizes(scenario_path);
+    if (report->parsed())
+      return ReportAgain(output.json_path, output.html_path);
     StepTimes times;
     if (warmup >= 0) times.warmup = absl::Seconds(warmup);
     if (measure >= 0) times.measure = absl::Seconds(measure);

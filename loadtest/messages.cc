@@ -1,5 +1,8 @@
 #include "loadtest/messages.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -139,6 +142,17 @@ absl::Status Fill(const std::vector<InputPlan>& plans,
   return absl::OkStatus();
 }
 
+// Maps in the order of their keys: one seed gives the same bytes every time.
+std::string Serialise(const inference::ModelInferRequest& request) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  request.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
 }  // namespace
 
 size_t Messages::total_bytes() const {
@@ -191,7 +205,7 @@ absl::StatusOr<Messages> MakeMessages(
     request.set_model_version(scenario.version);
     SetParameters(scenario, &request);
     RETURN_IF_ERROR(Fill(plans, sizes, random, bytes, &request));
-    const grpc::Slice slice(request.SerializeAsString());
+    const grpc::Slice slice(Serialise(request));
     bytes += slice.size();
     messages.buffers.emplace_back(&slice, 1);
     messages.sizes.push_back(sizes);

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 BATCHES = (1, 8, 32)
-YAML = f"max_batch: {BATCHES[-1]}\nbuckets: {{batch: {list(BATCHES)}}}\n"
+YAML = f"max_batch_size: {BATCHES[-1]}\nbuckets: {{batch: {list(BATCHES)}}}\n"
 WIDTHS = {"null": 16, "payload": 3 * 224 * 224}
 
 
