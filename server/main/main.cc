@@ -7,11 +7,11 @@
 
 #include <cstdio>
 #include <memory>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/files.h"
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
@@ -28,13 +28,6 @@
 
 namespace stoker {
 namespace {
-
-int Cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-}
 
 // Large intermediates of eager runs would be mapped and unmapped at each
 // operator under glibc's default thresholds: measured 85 ms against 43 ms for a
@@ -125,7 +118,7 @@ int Serve(const Options& options) {
   std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
   ModelManagerOptions manager_options;
   manager_options.poll_interval = options.repository_poll;
-  manager_options.cores = Cores();
+  manager_options.cores = static_cast<int>(UsableCpus().size());
   manager_options.target = target;
   manager_options.torch_version = TorchVersion();
   manager_options.verify_promotions = options.promotion_checks;

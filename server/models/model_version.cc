@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/absl_view.h"
+#include "base/cpus.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "models/version_labels.h"
@@ -68,8 +69,40 @@ BatcherOptions QueueOptions(const ModelSpec& spec, int threads,
   return options;
 }
 
-int ComputeThreads(const ModelSpec& spec, int cores) {
-  return spec.threads > 0 ? spec.threads : std::max(1, cores / spec.instances);
+using CpuSets = std::vector<std::vector<int>>;
+
+// An error when the machine has none of what model.yaml asks for.
+absl::StatusOr<CpuSets> InstanceCpus(const ModelSpec& spec) {
+  CpuSets sets = spec.cpus;
+  if (spec.numa_node.has_value()) {
+    ASSIGN_OR_RETURN(std::vector<int> node, NodeCpus(*spec.numa_node));
+    sets.push_back(std::move(node));
+  }
+  const std::vector<int> usable = UsableCpus();
+  for (const std::vector<int>& set : sets) {
+    for (const int cpu : set) {
+      if (std::binary_search(usable.begin(), usable.end(), cpu)) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("CPU ", cpu,
+                       ": model.yaml confines an instance to it, this process "
+                       "may use ",
+                       CpuList(usable)));
+    }
+  }
+  return sets;
+}
+
+int ComputeThreads(const ModelSpec& spec, const absl::StatusOr<CpuSets>& cpus,
+                   int cores) {
+  if (spec.threads > 0) return spec.threads;
+  if (cpus.ok() && cpus->size() == 1 && spec.instances > 1) {
+    cores = static_cast<int>(cpus->front().size());
+  } else if (cpus.ok() && !cpus->empty()) {
+    size_t least = cpus->front().size();
+    for (const auto& set : *cpus) least = std::min(least, set.size());
+    return static_cast<int>(least);
+  }
+  return std::max(1, cores / spec.instances);
 }
 
 std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
@@ -85,7 +118,8 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
     : spec_(std::move(spec)),
       deps_(deps),
       labels_(VersionLabels(*spec_)),
-      threads_(ComputeThreads(*spec_, deps.cores)),
+      cpus_(InstanceCpus(*spec_)),
+      threads_(ComputeThreads(*spec_, cpus_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
       plan_(MakeWarmupPlan(*spec_, threads_, deps.target, deps.torch_version)),
       stats_(*deps.metrics, labels_, StepNames(plan_)),
@@ -158,7 +192,16 @@ const ShapeBucket& ModelVersion::bucket(int index) const {
 }
 
 void ModelVersion::StartThread(int thread) {
-  contexts_[static_cast<size_t>(thread)] = deps_.loader->NewContext(threads_);
+  const auto index = static_cast<size_t>(thread);
+  if (cpus_.ok() && !cpus_->empty()) {
+    // Before the compute threads begin, which get the same CPUs.
+    const absl::Status pinned = PinThread((*cpus_)[index % cpus_->size()]);
+    if (!pinned.ok()) {
+      spdlog::warn("{}: not confined: {}", spec_->Label(),
+                   Std(pinned.message()));
+    }
+  }
+  contexts_[index] = deps_.loader->NewContext(threads_);
 }
 
 void ModelVersion::Idle(int thread, absl::FunctionRef<void()> wait) {

@@ -102,6 +102,8 @@ class ModelVersion final : private BatchRunner {
   absl::StatusOr<std::shared_ptr<Executable>> Eager()
       ABSL_LOCKS_EXCLUDED(eager_mu_);
   void LetEagerGo() ABSL_LOCKS_EXCLUDED(eager_mu_);
+  // Where the instances run, for the log.
+  std::string Placement() const;
   // Opens the eager form and runs it once on the smallest shape.
   absl::Status ProveEager();
 
@@ -132,6 +134,8 @@ class ModelVersion final : private BatchRunner {
   const std::shared_ptr<const ModelSpec> spec_;
   const VersionDeps deps_;
   const Labels labels_;
+  // By device thread, or one entry for all; empty: not confined.
+  const absl::StatusOr<std::vector<std::vector<int>>> cpus_;
   const int threads_;  // compute threads per device thread
   const BucketTable table_;
   std::vector<WarmupStep> plan_;

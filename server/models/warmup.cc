@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/absl_view.h"
+#include "base/cpus.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
@@ -73,6 +75,10 @@ std::vector<Tensor> ModelVersion::BucketInputs(const ShapeBucket& bucket,
 }
 
 absl::Status ModelVersion::Load() {
+  RETURN_IF_ERROR(cpus_.status());
+  spdlog::info("{}: {} instance{} of {} thread{}, {}", spec_->Label(),
+               spec_->instances, spec_->instances == 1 ? "" : "s", threads_,
+               threads_ == 1 ? "" : "s", Placement());
   ASSIGN_OR_RETURN(weights_, deps_.loader->MapWeights(spec_->program_path));
   deps_.metrics->Gauge(metric::kWeightsBytes, labels_)
       .Set(static_cast<double>(spec_->weights_bytes));
@@ -97,6 +103,16 @@ absl::Status ModelVersion::Load() {
   UpdateWarmupGauge();
   const bool eager_needed = slots_.empty() || !AllIn({BucketState::kCompiled});
   return eager_needed ? ProveEager() : absl::OkStatus();
+}
+
+std::string ModelVersion::Placement() const {
+  if (!cpus_.ok() || cpus_->empty()) {
+    return absl::StrCat("on any of the CPUs ", CpuList(UsableCpus()));
+  }
+  return absl::StrCat("on the CPUs ",
+                      absl::StrJoin(*cpus_, " and ", [](auto* out, auto& set) {
+                        out->append(CpuList(set));
+                      }));
 }
 
 absl::Status ModelVersion::ProveEager() {

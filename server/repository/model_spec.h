@@ -86,6 +86,9 @@ struct ModelSpec {
   Unmatched unmatched = Unmatched::kEager;
   int threads = 0;  // per instance; 0: cores / instances
   int instances = 1;
+  // CPUs of each instance, or one entry for all; empty: not confined.
+  std::vector<std::vector<int>> cpus;
+  std::optional<int> numa_node;  // whose CPUs, where `cpus` is empty
   int weight = 1;       // share of the device against other models'
   bool compile = true;  // false: eager only
   DynamicBatchingSpec dynamic_batching;

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/cpus.h"
 #include "base/status_macros.h"
 #include "repository/default_buckets.h"
 #include "repository/dynamic_batching_yaml.h"
@@ -23,9 +24,10 @@ constexpr int64_t kDefaultMaxBatch = 8;
 
 const std::vector<std::string>& FieldNames() {
   static const auto* const names = new std::vector<std::string>{
-      "ready_when", "versions",  "max_batch_size", "dimensions",
-      "inputs",     "buckets",   "unmatched",      "compile",
-      "threads",    "instances", "weight",         "dynamic_batching"};
+      "ready_when", "versions",        "max_batch_size", "dimensions",
+      "inputs",     "buckets",         "unmatched",      "compile",
+      "threads",    "instances",       "cpus",           "numa_node",
+      "weight",     "dynamic_batching"};
   return *names;
 }
 
@@ -119,6 +121,8 @@ class SpecEditor {
     if (const YamlValue* value = Find("instances")) {
       value->ReadInt(1, 64, spec_.instances);
     }
+    if (const YamlValue* value = Find("cpus")) ReadCpus(*value);
+    if (const YamlValue* value = Find("numa_node")) ReadNumaNode(*value);
     if (const YamlValue* value = Find("weight")) {
       value->ReadInt(1, 1000, spec_.weight);
     }
@@ -143,6 +147,32 @@ class SpecEditor {
       if (name == field) return &value;
     }
     return nullptr;
+  }
+
+  void ReadCpus(const YamlValue& value) {
+    const std::vector<YamlValue> lists =
+        value.is_list() ? *value.List() : std::vector<YamlValue>{value};
+    for (const YamlValue& list : lists) {
+      const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(list.text());
+      if (!cpus.ok()) return list.Error("CPUs such as \"0-3,8\"");
+      spec_.cpus.push_back(*cpus);
+    }
+    if (lists.size() != 1 &&
+        lists.size() != static_cast<size_t>(spec_.instances)) {
+      value.Error(absl::StrCat("CPUs for all instances, or a list with those "
+                               "of each of the ",
+                               spec_.instances),
+                  absl::StrCat("a list of ", lists.size()));
+    }
+  }
+
+  void ReadNumaNode(const YamlValue& value) {
+    if (!spec_.cpus.empty()) {
+      return value.Error("nothing beside cpus, which says more");
+    }
+    int node = 0;
+    value.ReadInt(0, 1023, node);
+    spec_.numa_node = node;
   }
 
   void ReadDimensions(const YamlValue& value) {

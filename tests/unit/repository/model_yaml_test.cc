@@ -108,6 +108,7 @@ compile: false
 threads: 3
 instances: 2
 weight: 3
+cpus: ["0-1", "2,5"]
 dynamic_batching:
   preferred_batch_size: [4, 8]
   max_queue_delay_microseconds: 500
@@ -129,6 +130,7 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_EQ(spec->threads, 3);
   EXPECT_EQ(spec->instances, 2);
   EXPECT_EQ(spec->weight, 3);
+  EXPECT_EQ(spec->cpus, (std::vector<std::vector<int>>{{0, 1}, {2, 5}}));
   const DynamicBatchingSpec& batching = spec->dynamic_batching;
   EXPECT_EQ(batching.preferred_batch_sizes, (std::vector<int>{4, 8}));
   EXPECT_EQ(batching.max_queue_delay, absl::Microseconds(500));
@@ -230,7 +232,8 @@ TEST(ModelYamlTest, Mistakes) {
        "1: max_bach_size: expected one of ready_when, versions, "
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
-       "weight, dynamic_batching, got an unknown field (did you mean "
+       "cpus, numa_node, weight, dynamic_batching, got an unknown field (did "
+       "you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8", "dynamic_batching, got an unknown field"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
@@ -244,6 +247,11 @@ TEST(ModelYamlTest, Mistakes) {
       {"max_batch_size: [8]", "got a list of 1"},
       {"compile: yes", "1: compile: expected true or false, got yes"},
       {"threads: -1", "an integer from 0 to 1024, got -1"},
+      {"cpus: 3-1", "1: cpus: expected CPUs such as \"0-3,8\", got 3-1"},
+      {"instances: 3\ncpus: [\"0\", \"1\"]",
+       "2: cpus: expected CPUs for all instances, or a list with those of "
+       "each of the 3, got a list of 2"},
+      {"cpus: 0\nnuma_node: 0", "2: numa_node: expected nothing beside cpus"},
       {"weight: 0", "an integer from 1 to 1000, got 0"},
       {"instances: 0", "an integer from 1 to 64, got 0"},
       {"dynamic_batching: 5", "1: dynamic_batching: expected a map, got 5"},
