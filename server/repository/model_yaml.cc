@@ -138,6 +138,10 @@ class SpecEditor {
     FillMaxBatch();
     if (const YamlValue* value = Find("dynamic_batching")) {
       ReadDynamicBatching(*value, spec_.max_batch_size, spec_.dynamic_batching);
+      if (spec_.dynamic_batching.preserve_ordering && spec_.instances > 1) {
+        value->Error("preserve_ordering: false with more than one instance",
+                     "true");
+      }
     }
   }
 

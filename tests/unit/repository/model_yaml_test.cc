@@ -112,7 +112,6 @@ cpus: ["0-1", "2,5"]
 dynamic_batching:
   preferred_batch_size: [4, 8]
   max_queue_delay_microseconds: 500
-  preserve_ordering: true
   priority_levels: 3
   default_priority_level: 2
   default_queue_policy: {max_queue_size: 7, default_timeout_microseconds: 250}
@@ -134,7 +133,6 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   const DynamicBatchingSpec& batching = spec->dynamic_batching;
   EXPECT_EQ(batching.preferred_batch_sizes, (std::vector<int>{4, 8}));
   EXPECT_EQ(batching.max_queue_delay, absl::Microseconds(500));
-  EXPECT_TRUE(batching.preserve_ordering);
   EXPECT_EQ(batching.default_priority_level, 2);
   ASSERT_EQ(batching.policies.size(), 3u);
   for (const QueuePolicySpec& policy : batching.policies) {
@@ -254,6 +252,9 @@ TEST(ModelYamlTest, Mistakes) {
       {"cpus: 0\nnuma_node: 0", "2: numa_node: expected nothing beside cpus"},
       {"weight: 0", "an integer from 1 to 1000, got 0"},
       {"instances: 0", "an integer from 1 to 64, got 0"},
+      {"instances: 2\ndynamic_batching: {preserve_ordering: true}",
+       "2: dynamic_batching: expected preserve_ordering: false with more than "
+       "one instance, got true"},
       {"dynamic_batching: 5", "1: dynamic_batching: expected a map, got 5"},
       {"dynamic_batching: {max_queue_delay: 5}",
        "1: dynamic_batching.max_queue_delay: expected one of "
