@@ -43,8 +43,8 @@ class ServerProbe {
 
 // Fields, each only where it is known: requests, request_ms, queue_ms,
 // assemble_ms, execute_ms, scatter_ms (means; where histograms tell, p50 and
-// p99 beside them), batches, rows_per_batch, requests_per_batch, padding_waste,
-// tiers. Empty when nothing is known.
+// p99 beside them), batches, rows_per_batch, requests_per_batch, padding_waste.
+// Empty when nothing is known.
 nlohmann::ordered_json FiguresBetween(const ServerSnapshot& before,
                                       const ServerSnapshot& after,
                                       const std::string& model);
