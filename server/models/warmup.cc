@@ -316,9 +316,10 @@ absl::StatusOr<Verdict> ModelVersion::Check(const WarmupStep& step,
   const ProfitOptions options;
   ProfitOptions some = options;
   some.pairs = kPairsAtOnce;
-  const absl::Time until = deps_.clock->Now() + options.budget;
-  while (static_cast<int>(measured.candidate.size()) < options.pairs &&
-         (measured.candidate.empty() || deps_.clock->Now() < until)) {
+  some.fewest_pairs = 1;
+  const absl::Time start = deps_.clock->Now();
+  while (!IsEnough(static_cast<int>(measured.candidate.size()),
+                   deps_.clock->Now() - start, options)) {
     absl::StatusOr<ProfitMeasurement> more = absl::UnknownError("not run");
     RETURN_IF_ERROR(batcher_.RunOnDeviceThread(0, [&] {
       more = MeasureProfit(*eager, candidate, *contexts_[0], inputs,

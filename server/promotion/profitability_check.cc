@@ -48,7 +48,11 @@ double SignTest(size_t slower, size_t pairs) {
 bool ShowsLoss(const std::vector<double>& ratios, double min_speedup) {
   constexpr size_t kFewestForTest = 5;  // fewer can't reach the significance
   constexpr double kSignificance = 0.05;
-  if (ratios.size() < kFewestForTest) return Median(ratios) < min_speedup;
+  if (ratios.size() < kFewestForTest) {
+    constexpr double kPlain = 0.8;
+    return *std::max_element(ratios.begin(), ratios.end()) <
+           min_speedup * kPlain;
+  }
   const auto slower = static_cast<size_t>(
       std::count_if(ratios.begin(), ratios.end(),
                     [&](double ratio) { return ratio < min_speedup; }));
@@ -57,19 +61,25 @@ bool ShowsLoss(const std::vector<double>& ratios, double min_speedup) {
 
 }  // namespace
 
+bool IsEnough(int pairs, absl::Duration spent, const ProfitOptions& options) {
+  if (pairs == 0) return false;
+  if (pairs >= options.pairs || spent >= options.patience) return true;
+  return pairs >= options.fewest_pairs && spent >= options.budget;
+}
+
 absl::StatusOr<ProfitMeasurement> MeasureProfit(Executable& incumbent,
                                                 Executable& candidate,
                                                 ExecutionContext& context,
                                                 absl::Span<const Tensor> inputs,
                                                 Clock& clock,
                                                 const ProfitOptions& options) {
-  const absl::Time end = clock.Now() + options.budget;
+  const absl::Time start = clock.Now();
   // One run each that doesn't count: memory is touched and caches are filled.
   RETURN_IF_ERROR(incumbent.Run(context, inputs).status());
   RETURN_IF_ERROR(candidate.Run(context, inputs).status());
   ProfitMeasurement measurement;
-  for (int pair = 0; pair < std::max(options.pairs, 1); ++pair) {
-    if (pair > 0 && clock.Now() >= end) break;
+  for (int pair = 0;; ++pair) {
+    if (IsEnough(pair, clock.Now() - start, options)) break;
     // Who goes first alternates: the second finds warmer caches.
     Executable* const order[] = {pair % 2 == 0 ? &incumbent : &candidate,
                                  pair % 2 == 0 ? &candidate : &incumbent};

@@ -50,15 +50,21 @@ TEST_F(MeasureProfitTest, TimesEveryPairAfterOneRunThatDoesNotCount) {
 TEST_F(MeasureProfitTest, StopsWhenTheBudgetIsSpent) {
   // 30 ms of runs that don't count, then 30 ms a pair: the third pair starts at
   // 90 ms, the fourth would at 120 ms.
-  const auto measured =
-      Measure({.pairs = 7, .budget = absl::Milliseconds(100)});
+  const auto measured = Measure(
+      {.pairs = 7, .budget = absl::Milliseconds(100), .fewest_pairs = 2});
   ASSERT_TRUE(measured.ok());
   EXPECT_THAT(measured->incumbent, SizeIs(3));
   EXPECT_THAT(measured->candidate, SizeIs(3));
 }
 
-TEST_F(MeasureProfitTest, MeasuresOnePairWhateverTheBudget) {
+TEST_F(MeasureProfitTest, MeasuresEnoughPairsToJudgeByWhateverTheBudget) {
   const auto measured = Measure({.pairs = 7, .budget = absl::ZeroDuration()});
+  ASSERT_TRUE(measured.ok());
+  EXPECT_THAT(measured->candidate, SizeIs(5));
+}
+
+TEST_F(MeasureProfitTest, MeasuresOnePairWhateverThePatience) {
+  const auto measured = Measure({.pairs = 7, .patience = absl::ZeroDuration()});
   ASSERT_TRUE(measured.ok());
   EXPECT_THAT(measured->incumbent, SizeIs(1));
   EXPECT_THAT(measured->candidate, SizeIs(1));
@@ -93,11 +99,12 @@ INSTANTIATE_TEST_SUITE_P(
         JudgeCase{"Faster", {{2, 2, 2}, {1, 1, 1}}, true, 2},
         JudgeCase{"AsFast", {{1, 1, 1}, {1, 1, 1}}, true, 1},
         JudgeCase{"JustSlowEnough", {{0.98}, {1}}, true, 0.98},
-        JudgeCase{"TooSlow", {{0.97}, {1}}, false, 0.97},
+        JudgeCase{"AFewPairsProveNoSmallLoss", {{0.9, 0.9}, {1, 1}}, true, 0.9},
+        JudgeCase{"PlainlyTooSlow", {{0.7, 0.5}, {1, 1}}, false, 0.6},
         JudgeCase{
             "OneSlowOutlierOfTheCandidate", {{2, 2, 2}, {1, 100, 1}}, true, 2},
         JudgeCase{"OneSlowOutlierOfTheIncumbent",
-                  {{1, 100, 1}, {2, 2, 2}},
+                  {{1, 1, 100, 1, 1, 1, 1, 1}, {2, 2, 2, 2, 2, 2, 2, 2}},
                   false,
                   0.5},
         // Both get slower together: the pairs' ratios stay what they are.
