@@ -153,7 +153,6 @@ class LoadRun {
 };
 
 LoadResult LoadRun::Run() {
-  std::latch counted(1);
   std::vector<Thread> threads;
   threads.reserve(workers_.size());
   // One after the other, as CpuClocks wants it.
