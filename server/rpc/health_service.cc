@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "rpc/error_text.h"
 #include "rpc/status_mapping.h"
+#include "rpc/unary_method.h"
 
 namespace stoker {
 namespace {
@@ -24,74 +25,101 @@ Status WatchStatus(std::optional<bool> serves) {
 
 // One Watch call: writes the newest status, one write at a time; statuses that
 // were overtaken while a write was under way are skipped.
-class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
+class HealthWatch final : public CallHandler {
  public:
-  HealthWatch(std::string service, const HealthService::Lookup& lookup,
-              std::function<void(const HealthWatch*)> on_done)
-      : service_(std::move(service)),
-        lookup_(lookup),
-        on_done_(std::move(on_done)) {}
+  HealthWatch(HealthService& service, Call& call)
+      : service_(service), call_(call) {}
+  ~HealthWatch() override { service_.Remove(*this); }
 
-  // gRPC never calls a reaction from inside the call that starts an operation,
-  // so starting one under the lock is safe.
+  // Any thread that keeps the call alive.
   void Update() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     WriteChangeLocked();
   }
 
-  // Ends the call, after the newest status if the client has another.
-  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    end_ = status;
-    WriteChangeLocked();
-  }
-
-  // Ends the call with what was written so far.
-  void Abandon(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    if (finished_) return;
-    finished_ = true;
-    Finish(ToGrpcStatus(status));
-  }
-
  private:
-  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
-    if (!ok) return Abandon(absl::CancelledError("the client has gone"));
+  void OnStart() override { call_.ReadSoon(); }
+
+  void OnMessage(const grpc::ByteBuffer& message) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    HealthCheckRequest request;
+    if (absl::Status status = ParseMessage(message, request); !status.ok()) {
+      return Abandon(status);
+    }
+    {
+      absl::MutexLock lock(&mu_);
+      name_ = request.service();
+      // One that comes while the server stops is told nothing.
+      if (end_.has_value()) return FinishLocked();
+      WriteChangeLocked();
+    }
+    service_.Add(*this, call_.weak_from_this());
+    Update();  // what changed before it was added
+  }
+
+  void OnEndOfMessages() override {
+    Abandon(absl::InvalidArgumentError("expected one message, got none"));
+  }
+
+  void OnWritten(bool ok) override ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     writing_ = false;
-    WriteChangeLocked();
+    if (ok) {
+      WriteChangeLocked();
+    } else {
+      end_ = absl::CancelledError("the client has gone");
+      FinishLocked();
+    }
   }
   void OnCancel() override {
     Abandon(absl::CancelledError("the client has gone"));
   }
-  void OnDone() override { on_done_(this); }
+
+  // Ends the call, after the newest status if the client has another.
+  void OnStop() override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    end_ = absl::UnavailableError("Server exiting");
+    if (name_.has_value()) {
+      WriteChangeLocked();
+    } else {
+      FinishLocked();
+    }
+  }
+
+  // Ends the call with what was written so far; a write that is under way fails
+  // soon.
+  void Abandon(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    end_ = status;
+    if (!writing_) FinishLocked();
+  }
+
+  void FinishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    finished_ = true;
+    call_.Finish(ToGrpcStatus(*end_));
+  }
 
   // The status is looked up under the lock: two threads that look at different
   // moments must write in the order in which they looked.
   void WriteChangeLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (finished_ || writing_) return;
-    const Status status = WatchStatus(lookup_(service_));
-    const bool changed = written_ != status;
-    if (changed) response_.set_status(status);
-    written_ = status;
-    finished_ = end_.has_value();
-    if (finished_ && changed) {
-      StartWriteAndFinish(&response_, grpc::WriteOptions(),
-                          ToGrpcStatus(*end_));
-    } else if (finished_) {
-      Finish(ToGrpcStatus(*end_));
-    } else if (changed) {
+    if (finished_ || writing_ || !name_.has_value()) return;
+    const Status status = WatchStatus(service_.lookup_(*name_));
+    if (written_ != status) {
+      written_ = status;
       writing_ = true;
-      StartWrite(&response_);
+      HealthCheckResponse response;
+      response.set_status(status);
+      call_.Write(SerialisedMessage(response));
+    } else if (end_.has_value()) {
+      FinishLocked();
     }
   }
 
-  const std::string service_;
-  const HealthService::Lookup& lookup_;
-  const std::function<void(const HealthWatch*)> on_done_;
+  HealthService& service_;
+  Call& call_;
 
   absl::Mutex mu_;
-  HealthCheckResponse response_ ABSL_GUARDED_BY(mu_);  // gRPC's while writing_
+  std::optional<std::string> name_ ABSL_GUARDED_BY(mu_);  // set: was asked for
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mu_);  // what to finish with
@@ -100,68 +128,49 @@ class HealthWatch final : public grpc::ServerWriteReactor<HealthCheckResponse> {
 
 HealthService::HealthService(Lookup lookup) : lookup_(std::move(lookup)) {}
 
-grpc::ServerUnaryReactor* HealthService::Check(
-    grpc::CallbackServerContext* context, const HealthCheckRequest* request,
-    HealthCheckResponse* response) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const std::optional<bool> serves = lookup_(request->service());
-  if (!serves.has_value()) {
-    reactor->Finish(ToGrpcStatus(absl::NotFoundError(
-        absl::StrCat("unknown service '", Excerpt(request->service()),
-                     "', expected '', 'liveness', 'readiness', 'startup', "
-                     "'inference.GRPCInferenceService' or a model's name"))));
-    return reactor;
-  }
-  response->set_status(WatchStatus(serves));
-  reactor->Finish(grpc::Status::OK);
-  return reactor;
+void HealthService::AddMethods(MethodTable& methods) {
+  AddUnary<HealthCheckRequest, HealthCheckResponse>(
+      methods, "/grpc.health.v1.Health/Check",
+      [this](const HealthCheckRequest& request, HealthCheckResponse& response) {
+        return Check(request, response);
+      });
+  methods.Add("/grpc.health.v1.Health/Watch", [this](Call& call) {
+    return std::make_unique<HealthWatch>(*this, call);
+  });
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
-    grpc::CallbackServerContext*, const HealthCheckRequest* request) {
-  auto watch = std::make_shared<HealthWatch>(
-      request->service(), lookup_,
-      [this](const HealthWatch* done) { Remove(done); });
-  bool ending = false;
-  {
-    absl::MutexLock lock(&mu_);
-    watches_[watch.get()] = watch;
-    ending = ending_;
+absl::Status HealthService::Check(const HealthCheckRequest& request,
+                                  HealthCheckResponse& response) const {
+  const std::optional<bool> serves = lookup_(request.service());
+  if (!serves.has_value()) {
+    return absl::NotFoundError(
+        absl::StrCat("unknown service '", Excerpt(request.service()),
+                     "', expected '', 'liveness', 'readiness', 'startup', "
+                     "'inference.GRPCInferenceService' or a model's name"));
   }
-  if (ending) {
-    watch->Abandon(absl::UnavailableError("Server exiting"));
-  } else {
-    watch->Update();
-  }
-  return watch.get();  // alive until Remove, which comes after this returns
+  response.set_status(WatchStatus(serves));
+  return absl::OkStatus();
 }
 
 void HealthService::Update() {
-  std::vector<std::shared_ptr<HealthWatch>> open;
+  std::vector<std::pair<std::shared_ptr<Call>, HealthWatch*>> open;
   {
     absl::MutexLock lock(&mu_);
-    for (const auto& [key, watch] : watches_) open.push_back(watch);
+    for (const auto& [watch, call] : watches_) {
+      if (auto kept = call.lock()) open.emplace_back(std::move(kept), watch);
+    }
   }
-  for (const std::shared_ptr<HealthWatch>& watch : open) watch->Update();
+  for (const auto& [call, watch] : open) watch->Update();
 }
 
-void HealthService::EndWatches() {
-  std::vector<std::shared_ptr<HealthWatch>> open;
-  {
-    absl::MutexLock lock(&mu_);
-    ending_ = true;
-    for (const auto& [key, watch] : watches_) open.push_back(watch);
-  }
-  for (const std::shared_ptr<HealthWatch>& watch : open) {
-    watch->End(absl::UnavailableError("Server exiting"));
-  }
-}
-
-void HealthService::Remove(const HealthWatch* watch) {
-  std::shared_ptr<HealthWatch> last;  // dies outside the lock
+void HealthService::Add(HealthWatch& watch, std::weak_ptr<Call> call) {
   absl::MutexLock lock(&mu_);
-  auto node = watches_.extract(watch);
-  if (!node.empty()) last = std::move(node.mapped());
+  watches_[&watch] = std::move(call);
+}
+
+void HealthService::Remove(HealthWatch& watch) {
+  absl::MutexLock lock(&mu_);
+  watches_.erase(&watch);
 }
 
 }  // namespace stoker

@@ -2,7 +2,7 @@
 // watchers of changes when it is told to look again. Knows names and booleans,
 // not models.
 //
-// Thread-safe. Callback API: no thread of gRPC's ever waits here.
+// Thread-safe.
 #pragma once
 
 #include <functional>
@@ -12,44 +12,44 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "health.grpc.pb.h"
+#include "health.pb.h"
+#include "rpc/method_table.h"
 
 namespace stoker {
 
 class HealthWatch;
 
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+class HealthService {
  public:
-  // Whether a service serves; nullopt for an unknown name. Called on gRPC's
-  // threads and on those that call Update; must not block.
+  // Whether a service serves; nullopt for an unknown name. Called on the calls'
+  // loops and on the threads that call Update; must not block.
   using Lookup = std::function<std::optional<bool>(const std::string& service)>;
 
   explicit HealthService(Lookup lookup);
 
+  // The methods refer to this object, which outlives their calls.
+  void AddMethods(MethodTable& methods);
+
   // Looks again for every watcher.
   void Update() ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Ends all watches, each after its newest status, and new ones at once: they
-  // would hold up the server's stop.
-  void EndWatches() ABSL_LOCKS_EXCLUDED(mu_);
-
  private:
-  grpc::ServerUnaryReactor* Check(
-      grpc::CallbackServerContext* context,
-      const grpc::health::v1::HealthCheckRequest* request,
-      grpc::health::v1::HealthCheckResponse* response) override;
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* context,
-      const grpc::health::v1::HealthCheckRequest* request) override;
+  friend class HealthWatch;
 
-  void Remove(const HealthWatch* watch) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Check(const grpc::health::v1::HealthCheckRequest& request,
+                     grpc::health::v1::HealthCheckResponse& response) const;
+
+  void Add(HealthWatch& watch, std::weak_ptr<Call> call)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Remove(HealthWatch& watch) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Lookup lookup_;
   absl::Mutex mu_;
-  absl::flat_hash_map<const HealthWatch*, std::shared_ptr<HealthWatch>> watches_
+  // A watch lives as long as its call.
+  absl::flat_hash_map<HealthWatch*, std::weak_ptr<Call>> watches_
       ABSL_GUARDED_BY(mu_);
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace stoker

@@ -1,37 +1,24 @@
 #include "rpc/rpc_server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/grpcpp.h>
-
 #include <algorithm>
 #include <atomic>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "rpc/call_server.h"
 #include "rpc/completion_thread.h"
 #include "rpc/health_service.h"
 #include "rpc/inference_service.h"
+#include "rpc/reflection_service.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
 
-// gRPC takes a port modulo 65536, and 443 where there is none.
-absl::Status CheckAddress(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  uint32_t port = 0;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gRPC address: expected host:port with a port up to 65535, got '",
-        address, "'"));
-  }
-  return absl::OkStatus();
-}
+constexpr char kInferenceService[] = "inference.GRPCInferenceService";
+constexpr char kHealthService[] = "grpc.health.v1.Health";
 
 }  // namespace
 
@@ -47,6 +34,7 @@ struct RpcServer::Impl {
         health([this](const std::string& service) { return Serves(service); }) {
   }
 
+  MethodTable Methods();
   std::optional<bool> Serves(const std::string& service);
   bool Ready();
 
@@ -57,9 +45,16 @@ struct RpcServer::Impl {
   CompletionThread completion;
   InferenceService inference;
   HealthService health;
-  std::unique_ptr<grpc::Server> server;
-  int port = 0;
+  std::unique_ptr<CallServer> server;
 };
+
+MethodTable RpcServer::Impl::Methods() {
+  MethodTable methods;
+  inference.AddMethods(methods);
+  health.AddMethods(methods);
+  AddReflection(methods, {kInferenceService, kHealthService});
+  return methods;
+}
 
 bool RpcServer::Impl::Ready() {
   const bool ready = manager.ServerReady();
@@ -73,7 +68,7 @@ std::optional<bool> RpcServer::Impl::Serves(const std::string& service) {
   if (service == "startup")
     return Ready() || was_ready.load(std::memory_order_relaxed);
   if (service.empty() || service == "readiness" ||
-      service == inference::GRPCInferenceService::service_full_name()) {
+      service == kInferenceService) {
     return Ready() && !stops;
   }
   if (manager.Ready(service, 0)) return !stops;
@@ -90,31 +85,18 @@ RpcServer::~RpcServer() { Shutdown(absl::InfinitePast()); }
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     RpcServerOptions options, ModelManager& manager, Clock& clock,
     MetricRegistry& metrics) {
-  RETURN_IF_ERROR(CheckAddress(options.address));
   auto impl = std::make_unique<Impl>(options, manager, clock, metrics);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-
-  grpc::ServerBuilder builder;
-  // Two servers on one port would each get some of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
-  builder.SetMaxSendMessageSize(options.max_message_bytes);
-  builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
-                           &impl->port);
-  builder.RegisterService(&impl->inference);
-  builder.RegisterService(&impl->health);
-  impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || impl->port <= 0) {
-    return absl::UnavailableError(
-        absl::StrCat("can't listen for gRPC on '", options.address,
-                     "': expected host:port with a free port of this machine "
-                     "(port 0: any)"));
-  }
-  spdlog::info("gRPC listens on {}, port {}", options.address, impl->port);
+  CallServerOptions server_options;
+  server_options.address = options.address;
+  server_options.max_message_bytes = options.max_message_bytes;
+  ASSIGN_OR_RETURN(impl->server,
+                   CallServer::Start(server_options, impl->Methods(), clock));
+  spdlog::info("gRPC listens on {}, port {}", options.address,
+               impl->server->port());
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
 
-int RpcServer::port() const { return impl_->port; }
+int RpcServer::port() const { return impl_->server->port(); }
 
 void RpcServer::UpdateHealth() {
   impl_->Ready();
@@ -122,13 +104,8 @@ void RpcServer::UpdateHealth() {
 }
 
 void RpcServer::Shutdown(absl::Time deadline) {
-  if (impl_->server == nullptr) return;
   impl_->stopping.store(true, std::memory_order_relaxed);
-  impl_->health.EndWatches();
-  impl_->inference.EndStreams();
-  // gRPC takes a time before 1970 for "never".
-  impl_->server->Shutdown(
-      absl::ToChronoTime(std::max(deadline, absl::UnixEpoch())));
+  impl_->server->Shutdown(deadline);
 }
 
 }  // namespace stoker

@@ -21,6 +21,11 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
                       Excerpt(Std(status.message()), kMaxMessageBytes));
 }
 
+grpc::Status NoMessageStatus() {
+  return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                      "expected one message, got none");
+}
+
 std::string OutcomeName(absl::StatusCode code) {
   const std::string name = absl::StatusCodeToString(code);
   return name.empty() ? "unknown" : absl::AsciiStrToLower(name);

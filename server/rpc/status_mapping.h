@@ -14,6 +14,9 @@ namespace stoker {
 // neither code nor text.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
+// What a unary call is finished with whose client sent no message.
+grpc::Status NoMessageStatus();
+
 // "invalid_argument": the value of the metrics' label `outcome`.
 std::string OutcomeName(absl::StatusCode code);
 

@@ -1,72 +1,58 @@
 #include "rpc/stream_infer.h"
 
-#include <grpcpp/server_context.h>
-
 #include <utility>
 #include <vector>
 
 #include "rpc/status_mapping.h"
 
 namespace stoker {
-namespace {
 
-bool HasErrorHeader(const grpc::CallbackServerContext& context) {
-  const auto entry = context.client_metadata().find("triton_grpc_error");
-  return entry != context.client_metadata().end() && entry->second == "true";
-}
-
-}  // namespace
-
-StreamInfer::StreamInfer(const InferCall::Services& services,
-                         const grpc::CallbackServerContext& context,
-                         std::function<void(const StreamInfer*)> on_done)
+StreamInfer::StreamInfer(const InferCall::Services& services, Call& call)
     : services_(services),
-      deadline_(absl::FromChrono(context.deadline())),
-      errors_end_stream_(HasErrorHeader(context)),
-      on_done_(std::move(on_done)) {}
+      call_(call),
+      errors_end_stream_(call.HasHeader("triton_grpc_error", "true")) {}
 
-void StreamInfer::Start() {
+void StreamInfer::OnStart() {
   absl::MutexLock lock(&mu_);
   AdvanceLocked();
 }
 
-void StreamInfer::End() {
+void StreamInfer::OnStop() {
   absl::MutexLock lock(&mu_);
   if (!end_.has_value())
     StopReadingLocked(absl::UnavailableError("Server exiting"));
   AdvanceLocked();
 }
 
-void StreamInfer::OnReadDone(bool ok) {
-  if (!ok) {
-    absl::MutexLock lock(&mu_);
-    reading_ = false;
-    StopReadingLocked(absl::OkStatus());
-    AdvanceLocked();
-    return;
-  }
+void StreamInfer::OnEndOfMessages() {
+  absl::MutexLock lock(&mu_);
+  reading_ = false;
+  StopReadingLocked(absl::OkStatus());
+  AdvanceLocked();
+}
+
+void StreamInfer::OnMessage(const grpc::ByteBuffer& message) {
   const std::shared_ptr<Slot> slot = OpenSlot();
   // Null once the stream is ending: what came too late is dropped.
-  std::shared_ptr<InferCall> call;
+  std::shared_ptr<InferCall> infer;
   if (slot != nullptr) {
-    call = InferCall::Start(
-        services_, incoming_, deadline_, AnswerForm::kStream,
-        [self = shared_from_this(), slot](InferCall::Answer answer) {
-          self->SetAnswer(*slot, std::move(answer));
-        });
+    infer = InferCall::Start(services_, message, call_.deadline(),
+                             AnswerForm::kStream,
+                             [this, slot](InferCall::Answer answer) {
+                               SetAnswer(*slot, std::move(answer));
+                             });
   }
   bool cancelled = false;
   {
     absl::MutexLock lock(&mu_);
-    incoming_.Clear();
     reading_ = false;
     if (slot != nullptr && !slot->answer.has_value()) {
-      slot->call = call;
+      slot->call = infer;
       cancelled = deaf_;
     }
     AdvanceLocked();
   }
-  if (cancelled) call->Cancel();
+  if (cancelled) infer->Cancel();
 }
 
 std::shared_ptr<StreamInfer::Slot> StreamInfer::OpenSlot() {
@@ -76,13 +62,15 @@ std::shared_ptr<StreamInfer::Slot> StreamInfer::OpenSlot() {
 }
 
 void StreamInfer::SetAnswer(Slot& slot, InferCall::Answer answer) {
+  // The last answer ends the call, which may be gone before this returns.
+  const std::shared_ptr<Call> keep = call_.shared_from_this();
   absl::MutexLock lock(&mu_);
   slot.call.reset();
   slot.answer = std::move(answer);
   AdvanceLocked();
 }
 
-void StreamInfer::OnWriteDone(bool ok) {
+void StreamInfer::OnWritten(bool ok) {
   absl::MutexLock lock(&mu_);
   writing_ = false;
   if (!ok) {
@@ -106,8 +94,6 @@ void StreamInfer::OnCancel() {
   for (const std::shared_ptr<InferCall>& call : running) call->Cancel();
 }
 
-void StreamInfer::OnDone() { on_done_(this); }
-
 void StreamInfer::StopReadingLocked(absl::Status status) {
   if (!end_.has_value() || end_->ok()) end_ = std::move(status);
 }
@@ -119,10 +105,9 @@ void StreamInfer::WriteLocked(InferCall::Answer answer) {
     StopReadingLocked(std::move(answer.status));
     return;
   }
-  outgoing_ = answer.status.ok() ? std::move(answer.message)
-                                 : EncodeStreamError(answer.status, answer.id);
   writing_ = true;
-  StartWrite(&outgoing_);
+  call_.Write(answer.status.ok() ? answer.message
+                                 : EncodeStreamError(answer.status, answer.id));
 }
 
 void StreamInfer::AdvanceLocked() {
@@ -134,11 +119,11 @@ void StreamInfer::AdvanceLocked() {
   }
   if (!reading_ && !end_.has_value() && slots_.size() < kMaxInFlight) {
     reading_ = true;
-    StartRead(&incoming_);
+    call_.Read();
   }
   if (end_.has_value() && slots_.empty() && !writing_) {
     finished_ = true;
-    Finish(ToGrpcStatus(*end_));
+    call_.Finish(ToGrpcStatus(*end_));
   }
 }
 

@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "absl/synchronization/mutex.h"
+#include "health.grpc.pb.h"
+#include "rpc/call_server.h"
 
 namespace stoker {
 namespace {
@@ -20,14 +22,16 @@ class HealthServiceTest : public ::testing::Test {
  protected:
   HealthServiceTest()
       : service_([this](const std::string& name) { return Lookup(name); }) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    stub_ = Health::NewStub(server_->InProcessChannel({}));
-  }
-  ~HealthServiceTest() override {
-    service_.EndWatches();
-    server_->Shutdown();
+    MethodTable methods;
+    service_.AddMethods(methods);
+    CallServerOptions options;
+    options.address = "127.0.0.1:0";
+    auto server = CallServer::Start(options, std::move(methods), Clock::Real());
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    stub_ = Health::NewStub(
+        grpc::CreateChannel("127.0.0.1:" + std::to_string(server_->port()),
+                            grpc::InsecureChannelCredentials()));
   }
 
   std::optional<bool> Lookup(const std::string& name) {
@@ -55,7 +59,7 @@ class HealthServiceTest : public ::testing::Test {
   absl::Mutex mu_;
   std::map<std::string, bool> states_ ABSL_GUARDED_BY(mu_);
   HealthService service_;
-  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<CallServer> server_;
   std::unique_ptr<Health::Stub> stub_;
 };
 
@@ -88,15 +92,24 @@ TEST_F(HealthServiceTest, WatchTellsTheStatusAndItsChanges) {
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
 
-  service_.EndWatches();
+  server_->Shutdown(absl::InfiniteFuture());
   EXPECT_FALSE(reader->Read(&response));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(HealthServiceTest, WatchAfterTheEndIsRefused) {
-  service_.EndWatches();
+TEST_F(HealthServiceTest, WatchersSeeTheLastStatusBeforeTheStop) {
+  Set("", true);
   grpc::ClientContext context;
   auto reader = stub_->Watch(&context, HealthCheckRequest());
+  HealthCheckResponse response;
+  ASSERT_TRUE(reader->Read(&response));
+  {
+    absl::MutexLock lock(&mu_);
+    states_[""] = false;
+  }
+  server_->Shutdown(absl::InfiniteFuture());
+  ASSERT_TRUE(reader->Read(&response));
+  EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 

@@ -1,0 +1,113 @@
+#include "rpc/call_loop.h"
+
+#include <grpc/support/time.h>
+
+#include <utility>
+
+namespace stoker {
+namespace {
+
+// Calls that wait to be matched with one that arrives; each is replaced when it
+// is. What arrives beyond them waits for its turn inside gRPC.
+constexpr int kAwaited = 32;
+
+constexpr absl::Duration kLookForStalls = absl::Seconds(1);
+
+gpr_timespec After(absl::Duration delay) {
+  return gpr_time_add(
+      gpr_now(GPR_CLOCK_MONOTONIC),
+      gpr_time_from_nanos(absl::ToInt64Nanoseconds(delay), GPR_TIMESPAN));
+}
+
+}  // namespace
+
+CallLoop::CallLoop(const std::string& name, grpc::AsyncGenericService& service,
+                   std::unique_ptr<grpc::ServerCompletionQueue> queue,
+                   const MethodTable& methods, absl::Duration stall_limit,
+                   Clock& clock)
+    : service_(service),
+      queue_(std::move(queue)),
+      methods_(methods),
+      stall_limit_(stall_limit),
+      clock_(clock),
+      name_(name) {}
+
+CallLoop::~CallLoop() {
+  if (started_) return;  // and ended by Join
+  queue_->Shutdown();
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) {
+  }
+}
+
+void CallLoop::Errand::After(absl::Duration delay) {
+  alarm_.Set(loop_.queue_.get(), stoker::After(delay), tag());
+}
+
+void CallLoop::Start() {
+  started_ = true;
+  for (int i = 0; i < kAwaited; ++i) Call::Await(*this);
+  look_for_stalls_.After(kLookForStalls);
+  thread_ = Thread(name_, [this] { Loop(); });
+}
+
+void CallLoop::Loop() {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) static_cast<LoopEvent*>(tag)->Happen(ok);
+}
+
+void CallLoop::StopCalls() { tell_of_stop_.After(absl::ZeroDuration()); }
+
+void CallLoop::TellOfStop() {
+  stopping_ = true;
+  for (Call* call = first_; call != nullptr; call = call->next_) call->OnStop();
+}
+
+void CallLoop::EndStalledCalls() {
+  const absl::Time now = clock_.Now();
+  for (Call* call = first_; call != nullptr; call = call->next_) {
+    call->EndIfStalled(now);
+  }
+  look_for_stalls_.After(kLookForStalls);
+}
+
+void CallLoop::Join() {
+  {
+    const auto none = [this] {
+      mu_.AssertReaderHeld();
+      return calls_ == 0;
+    };
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(&none));
+  }
+  end_.After(absl::ZeroDuration());
+  thread_.Join();
+}
+
+void CallLoop::End() {
+  look_for_stalls_.Cancel();
+  queue_->Shutdown();
+}
+
+void CallLoop::Add(Call& call) {
+  call.next_ = first_;
+  if (first_ != nullptr) first_->previous_ = &call;
+  first_ = &call;
+  absl::MutexLock lock(&mu_);
+  ++calls_;
+}
+
+void CallLoop::Unlink(Call& call) {
+  (call.previous_ != nullptr ? call.previous_->next_ : first_) = call.next_;
+  if (call.next_ != nullptr) call.next_->previous_ = call.previous_;
+  call.previous_ = call.next_ = nullptr;
+}
+
+void CallLoop::Remove() {
+  absl::MutexLock lock(&mu_);
+  --calls_;
+}
+
+}  // namespace stoker

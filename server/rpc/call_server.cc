@@ -1,0 +1,70 @@
+#include "rpc/call_server.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace stoker {
+namespace {
+
+// gRPC takes a port modulo 65536, and 443 where there is none.
+absl::Status CheckAddress(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "gRPC address: expected host:port with a port up to 65535, got '",
+        address, "'"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CallServer>> CallServer::Start(
+    const CallServerOptions& options, MethodTable methods, Clock& clock) {
+  RETURN_IF_ERROR(CheckAddress(options.address));
+  std::unique_ptr<CallServer> server(new CallServer(std::move(methods)));
+  grpc::ServerBuilder builder;
+  // Two servers on one port would each get some of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
+                           &server->port_);
+  builder.RegisterAsyncGenericService(&server->service_);
+  for (int i = 0; i < options.loops; ++i) {
+    server->loops_.push_back(std::make_unique<CallLoop>(
+        absl::StrCat("rpc-", i), server->service_, builder.AddCompletionQueue(),
+        server->methods_, options.stall_limit, clock));
+  }
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr || server->port_ <= 0) {
+    return absl::UnavailableError(
+        absl::StrCat("can't listen for gRPC on '", options.address,
+                     "': expected host:port with a free port of this machine "
+                     "(port 0: any)"));
+  }
+  for (const auto& loop : server->loops_) loop->Start();
+  return server;
+}
+
+CallServer::~CallServer() { Shutdown(absl::InfinitePast()); }
+
+void CallServer::Shutdown(absl::Time deadline) {
+  absl::MutexLock lock(&mu_);
+  if (server_ == nullptr || is_shut_down_) return;
+  is_shut_down_ = true;
+  for (const auto& loop : loops_) loop->StopCalls();
+  // gRPC takes a time before 1970 for "never".
+  server_->Shutdown(absl::ToChronoTime(std::max(deadline, absl::UnixEpoch())));
+  for (const auto& loop : loops_) loop->Join();
+}
+
+}  // namespace stoker

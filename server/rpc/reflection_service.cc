@@ -1,0 +1,142 @@
+#include "rpc/reflection_service.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+#include <grpcpp/support/status.h>
+
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "rpc/error_text.h"
+#include "rpc/status_mapping.h"
+#include "rpc/unary_method.h"
+
+namespace stoker {
+namespace {
+
+using google::protobuf::DescriptorPool;
+using google::protobuf::FileDescriptor;
+using grpc::reflection::v1alpha::FileDescriptorResponse;
+using grpc::reflection::v1alpha::ServerReflectionRequest;
+using grpc::reflection::v1alpha::ServerReflectionResponse;
+
+// The file and what it imports, each once.
+void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>& seen,
+              FileDescriptorResponse& response) {
+  if (!seen.insert(&file).second) return;
+  google::protobuf::FileDescriptorProto description;
+  file.CopyTo(&description);
+  response.add_file_descriptor_proto(description.SerializeAsString());
+  for (int i = 0; i < file.dependency_count(); ++i) {
+    AddFiles(*file.dependency(i), seen, response);
+  }
+}
+
+void SetFile(const FileDescriptor* file, std::string_view what,
+             ServerReflectionResponse& response) {
+  if (file == nullptr) {
+    auto& error = *response.mutable_error_response();
+    error.set_error_code(grpc::StatusCode::NOT_FOUND);
+    error.set_error_message(absl::StrCat("not found: '", Excerpt(what), "'"));
+    return;
+  }
+  std::set<const FileDescriptor*> seen;
+  AddFiles(*file, seen, *response.mutable_file_descriptor_response());
+}
+
+// One call: an answer for each request before the next is read.
+class Reflection final : public CallHandler {
+ public:
+  Reflection(Call& call, const std::vector<std::string>& services)
+      : call_(call), services_(services) {}
+
+  void OnStart() override { call_.Read(); }
+  void OnMessage(const grpc::ByteBuffer& message) override {
+    ServerReflectionRequest request;
+    if (const absl::Status status = ParseMessage(message, request);
+        !status.ok()) {
+      call_.Finish(ToGrpcStatus(status));
+      return;
+    }
+    writing_ = true;
+    call_.Write(SerialisedMessage(Reflect(request, services_)));
+  }
+  void OnWritten(bool ok) override {
+    writing_ = false;
+    if (stopping_) {
+      OnStop();
+    } else if (ok) {
+      call_.Read();
+    } else {
+      call_.Finish(grpc::Status::CANCELLED);
+    }
+  }
+  void OnEndOfMessages() override { call_.Finish(grpc::Status::OK); }
+  void OnStop() override {
+    stopping_ = true;
+    if (writing_) return;
+    call_.Finish(ToGrpcStatus(absl::UnavailableError("Server exiting")));
+  }
+
+ private:
+  // Touched on the call's loop only.
+  Call& call_;
+  const std::vector<std::string>& services_;
+  bool writing_ = false;
+  bool stopping_ = false;
+};
+
+}  // namespace
+
+ServerReflectionResponse Reflect(const ServerReflectionRequest& request,
+                                 const std::vector<std::string>& services) {
+  const DescriptorPool& pool = *DescriptorPool::generated_pool();
+  ServerReflectionResponse response;
+  response.set_valid_host(request.host());
+  *response.mutable_original_request() = request;
+  switch (request.message_request_case()) {
+    case ServerReflectionRequest::kListServices:
+      for (const std::string& service : services) {
+        response.mutable_list_services_response()->add_service()->set_name(
+            service);
+      }
+      break;
+    case ServerReflectionRequest::kFileByFilename:
+      SetFile(pool.FindFileByName(request.file_by_filename()),
+              request.file_by_filename(), response);
+      break;
+    case ServerReflectionRequest::kFileContainingSymbol:
+      SetFile(pool.FindFileContainingSymbol(request.file_containing_symbol()),
+              request.file_containing_symbol(), response);
+      break;
+    case ServerReflectionRequest::kFileContainingExtension:
+      SetFile(nullptr, request.file_containing_extension().containing_type(),
+              response);
+      break;
+    case ServerReflectionRequest::kAllExtensionNumbersOfType:
+      SetFile(nullptr, request.all_extension_numbers_of_type(), response);
+      break;
+    case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET: {
+      auto& error = *response.mutable_error_response();
+      error.set_error_code(grpc::StatusCode::INVALID_ARGUMENT);
+      error.set_error_message("expected one of the requests, got none");
+      break;
+    }
+  }
+  return response;
+}
+
+void AddReflection(MethodTable& methods, std::vector<std::string> services) {
+  for (const char* package : {"v1", "v1alpha"}) {
+    // The table owns the names and outlives the calls.
+    methods.Add(absl::StrCat("/grpc.reflection.", package,
+                             ".ServerReflection/ServerReflectionInfo"),
+                [services](Call& call) {
+                  return std::make_unique<Reflection>(call, services);
+                });
+  }
+}
+
+}  // namespace stoker
