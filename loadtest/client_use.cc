@@ -66,6 +66,13 @@ ClientUse UseBetween(const CpuTimes& before, const CpuTimes& after,
   return use;
 }
 
+double ResidentMegabytes(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/statm");
+  int64_t whole = 0, resident = 0;
+  file >> whole >> resident;
+  return static_cast<double>(resident * sysconf(_SC_PAGESIZE)) * 1e-6;
+}
+
 int AvailableCores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;

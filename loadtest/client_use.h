@@ -39,6 +39,10 @@ struct ClientUse {
 ClientUse UseBetween(const CpuTimes& before, const CpuTimes& after,
                      double seconds);
 
+// Resident memory of a process on this machine, in 10^6 bytes; 0 when there is
+// no such process.
+double ResidentMegabytes(int pid);
+
 // Cores that this process may use.
 int AvailableCores();
 

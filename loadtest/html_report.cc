@@ -157,7 +157,8 @@ std::string ErrorTable(const Json& steps) {
 
 std::string ServerTable(const Json& steps) {
   Table table({"step", "queue ms", "assemble ms", "execute ms", "scatter ms",
-               "whole ms", "requests/batch", "rows/batch", "padding"});
+               "whole ms", "requests/batch", "rows/batch", "padding",
+               "resident MB, first–max"});
   bool any = false;
   for (const Json& step : steps) {
     const auto server = step.find("server");
@@ -172,12 +173,18 @@ std::string ServerTable(const Json& steps) {
       return found == server->end() ? "–" : Number(found->get<double>());
     };
     const auto waste = server->find("padding_waste");
-    table.Add({StepName(step), mean("queue_ms"), mean("assemble_ms"),
-               mean("execute_ms"), mean("scatter_ms"), mean("request_ms"),
-               plain("requests_per_batch"), plain("rows_per_batch"),
-               waste == server->end()
-                   ? "–"
-                   : absl::StrFormat("%.1f %%", waste->get<double>() * 100)});
+    const auto memory = server->find("resident_mb");
+    table.Add(
+        {StepName(step), mean("queue_ms"), mean("assemble_ms"),
+         mean("execute_ms"), mean("scatter_ms"), mean("request_ms"),
+         plain("requests_per_batch"), plain("rows_per_batch"),
+         waste == server->end()
+             ? "–"
+             : absl::StrFormat("%.1f %%", waste->get<double>() * 100),
+         memory == server->end()
+             ? "–"
+             : absl::StrFormat("%.1f–%.1f", memory->at("first").get<double>(),
+                               memory->at("max").get<double>())});
   }
   if (!any) return "";
   return "<h2>What the server says (means)</h2>\n" + table.html();

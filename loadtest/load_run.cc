@@ -223,7 +223,11 @@ void LoadRun::Watch() {
   const CpuTimes before = clocks_.Read();
   const int64_t began = NowNs();
   options_.on_start();
-  SleepUntil(measured.end_ns);
+  for (int64_t end = measured.start_ns; end < measured.end_ns;) {
+    end = std::min(end + measured.window_ns, measured.end_ns);
+    SleepUntil(end);
+    options_.on_window();
+  }
   const CpuTimes after = clocks_.Read();
   result_.use =
       UseBetween(before, after, static_cast<double>(NowNs() - began) * 1e-9);

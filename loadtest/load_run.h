@@ -27,6 +27,8 @@ struct LoadOptions {
   // Called by the caller's thread when the measured time begins and ends.
   std::function<void()> on_start = [] {};
   std::function<void()> on_end = [] {};
+  // By the same thread at the end of each window.
+  std::function<void()> on_window = [] {};
 };
 
 struct LoadResult {

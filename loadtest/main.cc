@@ -26,6 +26,7 @@ namespace {
 struct Output {
   std::string address = "127.0.0.1:8001";
   std::string metrics_url;
+  int server_pid = 0;
   std::string json_path, html_path;
   std::vector<std::string> labels;
 };
@@ -71,6 +72,7 @@ absl::Status RunAndReport(const Scenario& scenario, const Output& output) {
   RunOptions options;
   options.address = output.address;
   options.metrics_url = output.metrics_url;
+  options.server_pid = output.server_pid;
   options.on_step = PrintStep;
   options.on_progress = [](const std::string& line) {
     std::printf("%s\n", line.c_str());
@@ -116,6 +118,8 @@ void AddOutputFlags(CLI::App& app, Output& output) {
       ->capture_default_str();
   app.add_option("--metrics", output.metrics_url,
                  "page of the server's metrics, http://host:port/metrics");
+  app.add_option("--server-pid", output.server_pid,
+                 "a process of this machine whose memory is watched");
   app.add_option("--output", output.json_path, "file for the result, JSON");
   app.add_option("--html", output.html_path, "file for the report, HTML");
   app.add_option("--label", output.labels,

@@ -125,11 +125,22 @@ class Runner {
     ServerSnapshot before, after;
     load.on_start = [&] { before = probe_.Take(); };
     load.on_end = [&] { after = probe_.Take(); };
+    std::vector<double> resident;
+    load.on_window = [&] {
+      if (options_.server_pid == 0) return;
+      resident.push_back(ResidentMegabytes(options_.server_pid));
+    };
     StepResult result{.step = step,
                       .open = load.concurrency == 0,
                       .rate = load.arrivals ? load.arrivals->rate() : 0};
     result.load = RunLoad(client_, messages_, load, &next_message_);
     result.server = FiguresBetween(before, after, scenario_.model);
+    if (!resident.empty()) {
+      result.server["resident_mb"] = {
+          {"first", resident.front()},
+          {"last", resident.back()},
+          {"max", *std::max_element(resident.begin(), resident.end())}};
+    }
     result.client_limits = FindClientLimits(result.load, result.open);
     return result;
   }

@@ -15,6 +15,7 @@ namespace stoker::loadtest {
 struct RunOptions {
   std::string address;      // host:port
   std::string metrics_url;  // empty: none
+  int server_pid = 0;       // on this machine: its memory is watched; 0: none
   absl::Duration connect_timeout = absl::Seconds(10);
   // Called when a step is over, and with what a search is doing.
   std::function<void(const StepResult&)> on_step = [](const StepResult&) {};

@@ -65,7 +65,7 @@ def run_scenario(daemon: Daemon, folder: Path, text: str) -> tuple[dict, str]:
     (folder / "scenario.yaml").write_text(text)
     done = tool(
         "run", folder / "scenario.yaml", "--address", daemon.address,
-        "--metrics", f"http://127.0.0.1:{daemon.metrics_port}/metrics",
+        "--server-pid", daemon.process.pid, "--metrics", f"http://127.0.0.1:{daemon.metrics_port}/metrics",
         "--output", folder / "result.json", "--html", folder / "report.html", "--label", "commit=abc",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,6 +94,8 @@ def test_counts_agree_with_the_servers_own(daemon: Daemon, tmp_path: Path) -> No
     for field in ("queue_ms", "assemble_ms", "execute_ms", "request_ms"):
         assert steps[1]["server"][field]["mean"] > 0, field
     assert steps[1]["server"]["requests_per_batch"] >= 1
+    memory = steps[1]["server"]["resident_mb"]
+    assert 20 < memory["first"] <= memory["max"] < 4000
     assert result["labels"] == {"commit": "abc"}
     assert result["server"]["name"] == "stoker"
     assert "closed, 4 under way" in report
