@@ -15,21 +15,22 @@ CompletionThread::~CompletionThread() {
   thread_.Join();
 }
 
-void CompletionThread::Run(std::function<void()> work) {
+void CompletionThread::Run(absl::AnyInvocable<void()> work) {
   absl::MutexLock lock(&mu_);
   queue_.push_back(std::move(work));
 }
 
 void CompletionThread::Loop() {
+  std::vector<absl::AnyInvocable<void()>> batch;
   while (true) {
-    std::vector<std::function<void()>> batch;
     {
       absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(this, &CompletionThread::HasWorkOrStops));
       if (queue_.empty()) return;
       batch.swap(queue_);
     }
-    for (const std::function<void()>& work : batch) work();
+    for (absl::AnyInvocable<void()>& work : batch) work();
+    batch.clear();
   }
 }
 

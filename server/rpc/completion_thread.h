@@ -4,10 +4,10 @@
 // Thread-safe.
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
 #include "base/thread.h"
 
@@ -20,7 +20,7 @@ class CompletionThread {
   ~CompletionThread();
 
   // Runs `work` on the thread, in the order of the calls.
-  void Run(std::function<void()> work) ABSL_LOCKS_EXCLUDED(mu_);
+  void Run(absl::AnyInvocable<void()> work) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
@@ -29,7 +29,7 @@ class CompletionThread {
   }
 
   absl::Mutex mu_;
-  std::vector<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<absl::AnyInvocable<void()>> queue_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   Thread thread_;
 };

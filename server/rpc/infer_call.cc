@@ -9,44 +9,41 @@
 #include "rpc/status_mapping.h"
 
 namespace stoker {
+
 std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             const grpc::ByteBuffer& request,
                                             absl::Time deadline,
                                             AnswerForm form, Done done) {
-  std::shared_ptr<InferCall> call(
-      new InferCall(services, deadline, form, std::move(done)));
-  call->Begin(request);
+  auto call = std::make_shared<InferCall>(services, request, deadline, form,
+                                          std::move(done));
+  call->Begin();
   return call;
 }
 
-InferCall::InferCall(const Services& services, absl::Time deadline,
-                     AnswerForm form, Done done)
+InferCall::InferCall(const Services& services, const grpc::ByteBuffer& request,
+                     absl::Time deadline, AnswerForm form, Done done)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
       form_(form),
       done_(std::move(done)),
-      cancelled_(std::make_shared<std::atomic<bool>>(false)) {}
+      request_(request) {}
 
-void InferCall::Begin(const grpc::ByteBuffer& request) {
-  request_ = std::make_shared<RequestReader>(request);
-  request_->Scan();
-  if (request_->bytes_to_parse() > 0 && !request_->Parse()) {
-    const absl::Status status = absl::InvalidArgumentError(
+void InferCall::Begin() {
+  request_.Scan();
+  if (request_.bytes_to_parse() > 0 && !request_.Parse()) {
+    Refuse(absl::InvalidArgumentError(
         absl::StrCat("expected a serialised inference.ModelInferRequest, got ",
-                     request.Length(), " bytes that are none"));
-    RecordRefusal(status);
-    done_({status, {}, ""});
+                     request_.bytes().size(), " bytes that are none")));
     return;
   }
-  const RequestView& view = request_->view();
+  const RequestView& view = request_.view();
   absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
   absl::StatusOr<ModelHandle> handle =
       version.ok() ? services_.manager.Acquire(view.model_name, *version)
                    : version.status();
   if (!handle.ok()) {
-    RecordRefusal(handle.status());
-    done_({handle.status(), {}, std::string(view.id)});
+    Refuse(handle.status());
     return;
   }
   {
@@ -58,8 +55,9 @@ void InferCall::Begin(const grpc::ByteBuffer& request) {
 }
 
 absl::Status InferCall::Submit(const ModelHandle& handle) {
-  ASSIGN_OR_RETURN(DecodedRequest decoded,
-                   DecodeRequest(request_->view(), handle.spec(), request_));
+  ASSIGN_OR_RETURN(
+      DecodedRequest decoded,
+      DecodeRequest(request_.view(), handle.spec(), shared_from_this()));
   outputs_ = std::move(decoded.outputs);
   rows_ = decoded.rows;
 
@@ -70,48 +68,46 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   task->deadline = deadline_;
   task->timeout = decoded.timeout;
   task->priority = decoded.priority;
-  task->cancelled = cancelled_;
-  task->on_done = [call =
-                       shared_from_this()](absl::StatusOr<InferResult> result) {
-    call->HandOver(std::move(result));
-  };
+  task->cancelled =
+      std::shared_ptr<std::atomic<bool>>(shared_from_this(), &cancelled_);
+  task->on_done = [this](Result result) { HandOver(std::move(result)); };
+  self_ = shared_from_this();
   services_.submitted.fetch_add(1);
   absl::Status submitted = handle.Submit(task);
-  if (!submitted.ok()) services_.submitted.fetch_sub(1);
+  if (!submitted.ok()) {
+    services_.submitted.fetch_sub(1);
+    self_.reset();
+  }
   return submitted;
 }
 
 // With other requests waiting, the device thread goes on with them, and another
 // thread serialises and writes. Without any, waking that thread (about 15 us)
 // would only delay the answer.
-void InferCall::HandOver(absl::StatusOr<InferResult> result) {
+void InferCall::HandOver(Result result) {
+  std::shared_ptr<InferCall> self = std::move(self_);
   const bool others_wait = services_.submitted.fetch_sub(1) > 1;
   if (!others_wait) {
-    End(std::move(result));
+    End(result);
     return;
   }
+  result_ = std::move(result);
   services_.completion.Run(
-      [call = shared_from_this(), result = std::move(result)]() mutable {
-        call->End(std::move(result));
-      });
+      [self = std::move(self)] { self->End(*self->result_); });
 }
 
-void InferCall::End(absl::StatusOr<InferResult> result) {
+void InferCall::End(const Result& result) {
   std::optional<ModelHandle> handle;
   {
     absl::MutexLock lock(&mu_);
     handle.swap(handle_);
   }
   Answer answer;
-  answer.id = request_->view().id;
-  if (result.ok()) {
-    absl::StatusOr<grpc::ByteBuffer> message = EncodeResponse(
-        handle->spec(), answer.id, outputs_, result->outputs, form_);
-    answer.status = message.status();
-    if (message.ok()) answer.message = *std::move(message);
-  } else {
-    answer.status = ClientStatus(result.status());
-  }
+  answer.id = request_.view().id;
+  answer.status = result.ok()
+                      ? EncodeResponse(handle->spec(), answer.id, outputs_,
+                                       result->outputs, form_, answer.message)
+                      : ClientStatus(result.status());
   const absl::Time now = services_.clock.Now();
   if (answer.status.ok()) {
     handle->stats().RecordSuccess(*result, rows_, now - arrival_, now);
@@ -119,11 +115,11 @@ void InferCall::End(absl::StatusOr<InferResult> result) {
     handle->stats().RecordFailure(answer.status, now - arrival_);
   }
   handle.reset();
-  done_(std::move(answer));
+  done_(answer);
 }
 
 void InferCall::Cancel() {
-  cancelled_->store(true);
+  cancelled_.store(true);
   std::optional<ModelHandle> handle;
   {
     absl::MutexLock lock(&mu_);
@@ -142,12 +138,14 @@ absl::Status InferCall::ClientStatus(const absl::Status& status) const {
 }
 
 // A request that reached no version has none to be counted under.
-void InferCall::RecordRefusal(const absl::Status& status) {
+void InferCall::Refuse(const absl::Status& status) {
   services_.metrics
       .Counter(metric::kRequests, {{"model", ""},
                                    {"version", ""},
                                    {"outcome", OutcomeName(status.code())}})
       .Add();
+  Answer answer{status, {}, request_.view().id};
+  done_(answer);
 }
 
 }  // namespace stoker

@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string>
+#include <string_view>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -41,9 +41,10 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   struct Answer {
     absl::Status status;
     grpc::ByteBuffer message;  // on OK, in the form that was asked for
-    std::string id;            // the request's
+    std::string_view id;       // the request's; valid during the call of Done
   };
-  using Done = std::function<void(Answer)>;
+  // May take the answer apart.
+  using Done = std::function<void(Answer&)>;
 
   // Starts a call; `done` is called exactly once: before Start returns when the
   // request is refused, else on the completion thread or a device thread.
@@ -53,31 +54,38 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
                                           absl::Time deadline, AnswerForm form,
                                           Done done);
 
+  // For Start.
+  InferCall(const Services& services, const grpc::ByteBuffer& request,
+            absl::Time deadline, AnswerForm form, Done done);
+
   // The client went away: a request that still waits in a queue ends now.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  InferCall(const Services& services, absl::Time deadline, AnswerForm form,
-            Done done);
+  using Result = absl::StatusOr<InferResult>;
 
-  void Begin(const grpc::ByteBuffer& request) ABSL_LOCKS_EXCLUDED(mu_);
+  void Begin() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Submit(const ModelHandle& handle);
-  void HandOver(absl::StatusOr<InferResult> result);
-  void End(absl::StatusOr<InferResult> result) ABSL_LOCKS_EXCLUDED(mu_);
+  void HandOver(Result result);
+  void End(const Result& result) ABSL_LOCKS_EXCLUDED(mu_);
+  void Refuse(const absl::Status& status);
   absl::Status ClientStatus(const absl::Status& status) const;
-  void RecordRefusal(const absl::Status& status);
 
-  const Services services_;
+  const Services& services_;
   const absl::Time arrival_;
   const absl::Time deadline_;
   const AnswerForm form_;
   const Done done_;
-  const std::shared_ptr<std::atomic<bool>> cancelled_;
+  std::atomic<bool> cancelled_ = false;
 
-  // Set before the task is submitted, constant from then on.
-  std::shared_ptr<RequestReader> request_;
+  // Written before the task is submitted, constant from then on.
+  RequestReader request_;
   OutputIndices outputs_;
   int64_t rows_ = 1;
+  // The call itself while its task is with the batcher, which gets no more than
+  // a pointer: that much a std::function holds without memory of its own.
+  std::shared_ptr<InferCall> self_;
+  std::optional<Result> result_;  // on its way to the completion thread
 
   absl::Mutex mu_;
   // Until the answer is written: an unload waits for it.

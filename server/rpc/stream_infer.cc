@@ -39,14 +39,14 @@ void StreamInfer::OnMessage(const grpc::ByteBuffer& message) {
     infer = InferCall::Start(services_, message, call_.deadline(),
                              AnswerForm::kStream,
                              [this, slot](InferCall::Answer answer) {
-                               SetAnswer(*slot, std::move(answer));
+                               SetAnswer(*slot, answer);
                              });
   }
   bool cancelled = false;
   {
     absl::MutexLock lock(&mu_);
     reading_ = false;
-    if (slot != nullptr && !slot->answer.has_value()) {
+    if (slot != nullptr && !slot->status.has_value()) {
       slot->call = infer;
       cancelled = deaf_;
     }
@@ -61,12 +61,18 @@ std::shared_ptr<StreamInfer::Slot> StreamInfer::OpenSlot() {
   return slots_.emplace_back(std::make_shared<Slot>());
 }
 
-void StreamInfer::SetAnswer(Slot& slot, InferCall::Answer answer) {
+void StreamInfer::SetAnswer(Slot& slot, InferCall::Answer& answer) {
   // The last answer ends the call, which may be gone before this returns.
   const std::shared_ptr<Call> keep = call_.shared_from_this();
+  if (!answer.status.ok() && !errors_end_stream_) {
+    answer.message = EncodeStreamError(answer.status, answer.id);
+    answer.status = absl::OkStatus();
+  }
+  std::shared_ptr<InferCall> answered;  // dies outside the lock
   absl::MutexLock lock(&mu_);
-  slot.call.reset();
-  slot.answer = std::move(answer);
+  answered.swap(slot.call);
+  slot.status = std::move(answer.status);
+  slot.answer.Swap(&answer.message);
   AdvanceLocked();
 }
 
@@ -98,24 +104,23 @@ void StreamInfer::StopReadingLocked(absl::Status status) {
   if (!end_.has_value() || end_->ok()) end_ = std::move(status);
 }
 
-void StreamInfer::WriteLocked(InferCall::Answer answer) {
+void StreamInfer::WriteLocked(Slot& slot) {
   if (deaf_) return;
-  if (!answer.status.ok() && errors_end_stream_) {
+  if (!slot.status->ok()) {
     deaf_ = true;
-    StopReadingLocked(std::move(answer.status));
+    StopReadingLocked(*std::move(slot.status));
     return;
   }
   writing_ = true;
-  call_.Write(answer.status.ok() ? answer.message
-                                 : EncodeStreamError(answer.status, answer.id));
+  call_.Write(slot.answer);
 }
 
 void StreamInfer::AdvanceLocked() {
   if (finished_) return;
-  while (!writing_ && !slots_.empty() && slots_.front()->answer.has_value()) {
-    InferCall::Answer answer = *std::move(slots_.front()->answer);
+  while (!writing_ && !slots_.empty() && slots_.front()->status.has_value()) {
+    const std::shared_ptr<Slot> slot = std::move(slots_.front());
     slots_.pop_front();
-    WriteLocked(std::move(answer));
+    WriteLocked(*slot);
   }
   if (!reading_ && !end_.has_value() && slots_.size() < kMaxInFlight) {
     reading_ = true;

@@ -25,10 +25,12 @@ class StreamInfer final : public CallHandler {
   StreamInfer(const InferCall::Services& services, Call& call);
 
  private:
-  // A request's place in the order of answers.
+  // A request's place in the order of answers; guarded by mu_.
   struct Slot {
-    std::shared_ptr<InferCall> call;  // guarded by mu_, like the answer
-    std::optional<InferCall::Answer> answer;
+    std::shared_ptr<InferCall> call;  // null once answered
+    // Set once answered; not OK: the stream ends with it.
+    std::optional<absl::Status> status;
+    grpc::ByteBuffer answer;
   };
 
   void OnStart() override ABSL_LOCKS_EXCLUDED(mu_);
@@ -42,12 +44,13 @@ class StreamInfer final : public CallHandler {
   void OnStop() override ABSL_LOCKS_EXCLUDED(mu_);
 
   std::shared_ptr<Slot> OpenSlot() ABSL_LOCKS_EXCLUDED(mu_);
-  void SetAnswer(Slot& slot, InferCall::Answer answer) ABSL_LOCKS_EXCLUDED(mu_);
+  void SetAnswer(Slot& slot, InferCall::Answer& answer)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Starts what is due: a write, a read, the end. What comes of them is told on
   // the call's loop only, so starting them under the lock is safe.
   void AdvanceLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WriteLocked(InferCall::Answer answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reads no more and ends with `status`; a failure replaces an earlier OK.
   void StopReadingLocked(absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

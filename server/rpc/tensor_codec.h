@@ -51,13 +51,14 @@ enum class AnswerForm {
   kStream,  // ModelStreamInferResponse
 };
 
-// The answer's serialised message: `outputs` are indices into the model's
-// outputs and into `tensors`. Large tensors are not copied; the buffer shares
-// them with their owners. INVALID_ARGUMENT when the message would exceed
+// Sets `message` to the serialised answer: `outputs` are indices into the
+// model's outputs and into `tensors`. Large tensors are not copied; the message
+// shares them with their owners. INVALID_ARGUMENT when it would exceed
 // protobuf's 2 GiB.
-absl::StatusOr<grpc::ByteBuffer> EncodeResponse(
-    const ModelSpec& spec, std::string_view id, absl::Span<const int> outputs,
-    absl::Span<const Tensor> tensors, AnswerForm form);
+absl::Status EncodeResponse(const ModelSpec& spec, std::string_view id,
+                            absl::Span<const int> outputs,
+                            absl::Span<const Tensor> tensors, AnswerForm form,
+                            grpc::ByteBuffer& message);
 
 // A ModelStreamInferResponse that reports a failed request inside the stream.
 grpc::ByteBuffer EncodeStreamError(const absl::Status& status,

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "rpc/tensor_codec.h"
 #include "tests/unit/rpc/codec_fixtures.h"
 
@@ -11,16 +13,20 @@ using inference::ModelInferResponse;
 using inference::ModelStreamInferResponse;
 using ::testing::ElementsAre;
 
-template <typename Message>
-Message Parse(const grpc::ByteBuffer& buffer) {
+std::string Joined(const grpc::ByteBuffer& buffer) {
   std::vector<grpc::Slice> slices;
   EXPECT_TRUE(buffer.Dump(&slices).ok());
   std::string bytes;
   for (const grpc::Slice& slice : slices) {
     bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   }
+  return bytes;
+}
+
+template <typename Message>
+Message Parse(const grpc::ByteBuffer& buffer) {
   Message message;
-  EXPECT_TRUE(message.ParseFromString(bytes));
+  EXPECT_TRUE(message.ParseFromString(Joined(buffer)));
   return message;
 }
 
@@ -37,10 +43,22 @@ std::vector<Tensor> TextOutputs() {
           MakeTensor<int64_t>(DataType::kInt64, {1}, {9})};
 }
 
+absl::StatusOr<grpc::ByteBuffer> Encode(const ModelSpec& spec,
+                                        std::string_view id,
+                                        absl::Span<const int> outputs,
+                                        absl::Span<const Tensor> tensors,
+                                        AnswerForm form) {
+  grpc::ByteBuffer message;
+  const absl::Status status =
+      EncodeResponse(spec, id, outputs, tensors, form, message);
+  if (!status.ok()) return status;
+  return message;
+}
+
 TEST(EncodeResponse, EchoesAndKeepsTheOrderAskedFor) {
   const std::vector<Tensor> tensors = TextOutputs();
   const absl::StatusOr<grpc::ByteBuffer> bytes =
-      EncodeResponse(TextModel(), "id-7", {1, 0}, tensors, AnswerForm::kUnary);
+      Encode(TextModel(), "id-7", {1, 0}, tensors, AnswerForm::kUnary);
   ASSERT_TRUE(bytes.ok());
   const auto response = Parse<ModelInferResponse>(*bytes);
   EXPECT_EQ(response.id(), "id-7");
@@ -63,13 +81,13 @@ TEST(EncodeResponse, EveryOutputHasARawEntry) {
       MakeTensor<float>(DataType::kFp32, {0, 4}, {}),
       MakeTensor<int64_t>(DataType::kInt64, {0}, {})};
   const auto response = Parse<ModelInferResponse>(
-      *EncodeResponse(TextModel(), "", {0, 1}, tensors, AnswerForm::kUnary));
+      *Encode(TextModel(), "", {0, 1}, tensors, AnswerForm::kUnary));
   EXPECT_THAT(response.raw_output_contents(), ElementsAre("", ""));
 }
 
 TEST(EncodeResponse, StreamAnswersAreWrapped) {
-  const auto response = Parse<ModelStreamInferResponse>(*EncodeResponse(
-      TextModel(), "s", {0}, TextOutputs(), AnswerForm::kStream));
+  const auto response = Parse<ModelStreamInferResponse>(
+      *Encode(TextModel(), "s", {0}, TextOutputs(), AnswerForm::kStream));
   EXPECT_EQ(response.error_message(), "");
   EXPECT_EQ(response.infer_response().id(), "s");
   EXPECT_THAT(response.infer_response().raw_output_contents(),
@@ -86,7 +104,7 @@ TEST(EncodeResponse, LargeTensorsAreSharedNotCopied) {
   const std::byte* data = tensors[0].data;
   {
     const absl::StatusOr<grpc::ByteBuffer> bytes =
-        EncodeResponse(TextModel(), "big", {0, 1}, tensors, AnswerForm::kUnary);
+        Encode(TextModel(), "big", {0, 1}, tensors, AnswerForm::kUnary);
     ASSERT_TRUE(bytes.ok());
     tensors.clear();
     EXPECT_FALSE(owner.expired());
@@ -105,10 +123,9 @@ TEST(EncodeResponse, MessagesBeyondTwoGibibytesAreRefused) {
   // The size is refused before a byte of the tensor is looked at.
   std::vector<Tensor> tensors = TextOutputs();
   tensors[0].byte_size = size_t{1} << 31;
-  EXPECT_EQ(EncodeResponse(TextModel(), "", {0}, tensors, AnswerForm::kUnary)
-                .status()
-                .code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      Encode(TextModel(), "", {0}, tensors, AnswerForm::kUnary).status().code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 TEST(EncodeStreamError, CarriesTextAndId) {
@@ -116,6 +133,52 @@ TEST(EncodeStreamError, CarriesTextAndId) {
       EncodeStreamError(absl::InvalidArgumentError("no\xFFgood"), "17"));
   EXPECT_EQ(response.error_message(), "no?good");
   EXPECT_EQ(response.infer_response().id(), "17");
+}
+
+// Byte for byte what generated code writes.
+TEST(EncodeResponse, EqualsGeneratedCode) {
+  std::mt19937 random(1);
+  const auto below = [&](size_t n) {
+    return std::uniform_int_distribution<size_t>(0, n - 1)(random);
+  };
+  for (int round = 0; round < 300; ++round) {
+    ModelSpec spec;
+    spec.name = std::string(below(200), 'm');
+    spec.version = round % 3 == 0 ? INT64_MAX : round;
+    const std::string id(below(300), 'i');
+    std::vector<Tensor> tensors;
+    std::vector<int> outputs;
+    ModelInferResponse expected;
+    expected.set_model_name(spec.name);
+    expected.set_model_version(std::to_string(spec.version));
+    expected.set_id(id);
+    for (size_t i = below(4); i > 0; --i) {
+      Shape shape;
+      for (size_t rank = below(4); rank > 0; --rank) {
+        shape.push_back(static_cast<int64_t>(below(3) == 0 ? 300 : below(4)));
+      }
+      const auto elements = static_cast<size_t>(*ElementCount(shape));
+      if (elements > 100'000) continue;
+      std::vector<uint8_t> values(elements);
+      for (uint8_t& value : values) value = static_cast<uint8_t>(below(256));
+      outputs.push_back(static_cast<int>(tensors.size()));
+      tensors.push_back(MakeTensor(DataType::kUint8, shape, values));
+      spec.outputs.push_back({std::string(1 + below(150), 'o'), {}, {}});
+      auto* output = expected.add_outputs();
+      output->set_name(spec.outputs.back().name);
+      output->set_datatype("UINT8");
+      output->mutable_shape()->Add(shape.begin(), shape.end());
+      expected.add_raw_output_contents(Bytes(values));
+    }
+    const auto unary = Encode(spec, id, outputs, tensors, AnswerForm::kUnary);
+    ASSERT_TRUE(unary.ok());
+    EXPECT_EQ(Joined(*unary), expected.SerializeAsString());
+    ModelStreamInferResponse wrapped;
+    *wrapped.mutable_infer_response() = expected;
+    const auto stream = Encode(spec, id, outputs, tensors, AnswerForm::kStream);
+    ASSERT_TRUE(stream.ok());
+    EXPECT_EQ(Joined(*stream), wrapped.SerializeAsString());
+  }
 }
 
 }  // namespace
