@@ -140,6 +140,8 @@ if ! $quick; then
   finish "hostile values in compiled code" "$reports/hostile.xml"
   suite "the daemon, driven by stock clients" "$reports/integration.xml" \
     "$python" -m pytest -q tests/integration --junitxml "$reports/integration.xml"
+  suite "the load generator, against the daemon" "$reports/loadtest.xml" \
+    "$python" -m pytest -q tests/loadtest --junitxml "$reports/loadtest.xml"
 fi
 
 echo
