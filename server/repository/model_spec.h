@@ -89,8 +89,8 @@ struct ModelSpec {
   // CPUs of each instance, or one entry for all; empty: not confined.
   std::vector<std::vector<int>> cpus;
   std::optional<int> numa_node;  // whose CPUs, where `cpus` is empty
-  int weight = 1;       // share of the device against other models'
-  bool compile = true;  // false: eager only
+  int weight = 1;                // share of the device against other models'
+  bool compile = true;           // false: eager only
   DynamicBatchingSpec dynamic_batching;
 
   // "minilm:1", for logs and errors.

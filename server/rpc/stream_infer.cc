@@ -36,11 +36,9 @@ void StreamInfer::OnMessage(const grpc::ByteBuffer& message) {
   // Null once the stream is ending: what came too late is dropped.
   std::shared_ptr<InferCall> infer;
   if (slot != nullptr) {
-    infer = InferCall::Start(services_, message, call_.deadline(),
-                             AnswerForm::kStream,
-                             [this, slot](InferCall::Answer answer) {
-                               SetAnswer(*slot, answer);
-                             });
+    infer = InferCall::Start(
+        services_, message, call_.deadline(), AnswerForm::kStream,
+        [this, slot](InferCall::Answer answer) { SetAnswer(*slot, answer); });
   }
   bool cancelled = false;
   {
