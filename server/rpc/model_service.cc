@@ -98,6 +98,38 @@ std::string IndexState(VersionState state) {
   return "UNKNOWN";
 }
 
+void FillQueuePolicy(const QueuePolicySpec& policy,
+                     inference::ModelQueuePolicy* out) {
+  using inference::ModelQueuePolicy;
+  out->set_timeout_action(policy.delay_on_timeout ? ModelQueuePolicy::DELAY
+                                                  : ModelQueuePolicy::REJECT);
+  if (policy.default_timeout != absl::InfiniteDuration()) {
+    out->set_default_timeout_microseconds(static_cast<uint64_t>(
+        absl::ToInt64Microseconds(policy.default_timeout)));
+  }
+  out->set_allow_timeout_override(policy.allow_timeout_override);
+  out->set_max_queue_size(static_cast<uint32_t>(policy.max_queue_size));
+}
+
+void FillDynamicBatching(const DynamicBatchingSpec& spec,
+                         inference::ModelDynamicBatching* out) {
+  for (const int size : spec.preferred_batch_sizes) {
+    out->add_preferred_batch_size(size);
+  }
+  out->set_max_queue_delay_microseconds(
+      static_cast<uint64_t>(absl::ToInt64Microseconds(spec.max_queue_delay)));
+  out->set_preserve_ordering(spec.preserve_ordering);
+  out->set_priority_levels(spec.policies.size());
+  out->set_default_priority_level(
+      static_cast<uint64_t>(spec.default_priority_level));
+  const size_t usual = static_cast<size_t>(spec.default_priority_level) - 1;
+  FillQueuePolicy(spec.policies[usual], out->mutable_default_queue_policy());
+  for (size_t level = 0; level < spec.policies.size(); ++level) {
+    FillQueuePolicy(spec.policies[level],
+                    &(*out->mutable_priority_queue_policy())[level + 1]);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> ParseVersion(std::string_view version) {
@@ -147,6 +179,8 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
   if (batched) {
     config->set_max_batch_size(static_cast<int32_t>(std::min<int64_t>(
         spec.max_batch_size, std::numeric_limits<int32_t>::max())));
+    FillDynamicBatching(spec.dynamic_batching,
+                        config->mutable_dynamic_batching());
   }
   for (const InputSpec& input : spec.inputs) {
     FillConfigTensor(input, batched, config->add_input());

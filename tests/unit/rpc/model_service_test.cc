@@ -62,10 +62,33 @@ TEST(ModelConfig, IsTheMetadataWithoutTheBatch) {
             "batch=1,tokens=16;batch=8,tokens=16");
 }
 
+TEST(ModelConfig, TheQueueIsAsTheModelSays) {
+  ModelSpec spec = TextModel();
+  spec.dynamic_batching.max_queue_delay = absl::Microseconds(700);
+  spec.dynamic_batching.preferred_batch_sizes = {4, 8};
+  spec.dynamic_batching.policies = {
+      {.delay_on_timeout = true, .default_timeout = absl::Milliseconds(3)},
+      {.allow_timeout_override = false, .max_queue_size = 5}};
+  spec.dynamic_batching.default_priority_level = 2;
+  inference::ModelConfig config;
+  FillModelConfig(spec, &config);
+  const inference::ModelDynamicBatching& batching = config.dynamic_batching();
+  EXPECT_EQ(batching.max_queue_delay_microseconds(), 700u);
+  EXPECT_THAT(batching.preferred_batch_size(), ElementsAre(4, 8));
+  EXPECT_EQ(batching.priority_levels(), 2u);
+  EXPECT_EQ(batching.default_priority_level(), 2u);
+  EXPECT_EQ(batching.default_queue_policy().max_queue_size(), 5u);
+  const auto& urgent = batching.priority_queue_policy().at(1);
+  EXPECT_EQ(urgent.timeout_action(), inference::ModelQueuePolicy::DELAY);
+  EXPECT_EQ(urgent.default_timeout_microseconds(), 3000u);
+  EXPECT_TRUE(urgent.allow_timeout_override());
+}
+
 TEST(ModelConfig, WithoutABatchDimensionNothingIsCut) {
   inference::ModelConfig config;
   FillModelConfig(PlainModel(DataType::kBf16), &config);
   EXPECT_EQ(config.max_batch_size(), 0);
+  EXPECT_FALSE(config.has_dynamic_batching());
   EXPECT_THAT(config.input(0).dims(), ElementsAre(2, -1));
   EXPECT_EQ(config.input(0).data_type(), inference::TYPE_BF16);
 }
