@@ -13,12 +13,14 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 from loadtest.peers import REPO, environments, servers, table
+from loadtest.peers.answers import AnswerCheck
 from loadtest.peers.offline import LOOP, OfflineLoop
 from loadtest.peers.scenarios import SCENARIOS, LoadError, Seconds, drive
 from loadtest.peers.server_process import ServerError
@@ -26,6 +28,7 @@ from loadtest.peers.workspace import MINILM_YAML, Workspace
 
 READY_SECONDS = 180
 FILL_SECONDS = 3600
+NOT_INSTALLED = "not installed"
 RESULTS = REPO / "loadtest/results"
 
 
@@ -52,7 +55,9 @@ class Comparison:
         self._rows: dict[tuple[str, int, str], table.Row] = {}
         self._versions: dict[str, str] = {}
         self._failed: dict[str, str] = {}  # server → why it's out
+        self._mistakes: dict[str, str] = {}  # server → what was wrong with its answers
         self._loop = OfflineLoop(workspace, plan.minilm, plan.every)
+        self._check = AnswerCheck(workspace)
 
     @property
     def rows(self) -> list[table.Row]:
@@ -72,6 +77,10 @@ class Comparison:
     def failed(self) -> dict[str, str]:
         return dict(self._failed)
 
+    @property
+    def mistakes(self) -> dict[str, str]:
+        return dict(self._mistakes)
+
     def run(self) -> None:
         for number in range(self._plan.rounds):
             launches = [launch for launch in servers.launches() if self._can_run(launch)]
@@ -84,7 +93,9 @@ class Comparison:
     def _can_run(self, launch: servers.Launch) -> bool:
         if launch.peer is None or environments.installed(launch.peer):
             return True
-        self._failed.setdefault(launch.server, f"not installed: python -m loadtest.peers install {launch.peer}")
+        self._failed.setdefault(
+            launch.server, f"{NOT_INSTALLED}: python -m loadtest.peers install {launch.peer}"
+        )
         return False
 
     def _measure(self, launch: servers.Launch, number: int) -> None:
@@ -95,8 +106,13 @@ class Comparison:
                 server.wait_ready(launch.models, READY_SECONDS)
                 self._versions[launch.server] = server.version
                 for name in launch.scenarios:
+                    # An echo's rows are not the program's.
+                    echo = launch.server == servers.ECHO
+                    mistake = "" if echo else self._check.mistake(name, server.address)
+                    if mistake:
+                        self._mistakes[launch.server] = mistake
                     samples = drive(name, server.address, self._workspace, self._plan.seconds(name))
-                    taken |= {(name, count): sample for count, sample in samples.items()}
+                    taken |= {(name, n): replace(sample, mistake=mistake) for n, sample in samples.items()}
                 resident = server.resident_bytes() / 1e6
                 ready = server.ready_seconds
         except (ServerError, LoadError) as error:
@@ -104,8 +120,14 @@ class Comparison:
             print(f"  {launch.server}: {error}", flush=True)
             return
         for (name, count), sample in taken.items():
-            self._add(name, count, launch.server, launch.settings, number,
-                      replace(sample, ready_s=ready, resident_mb=resident))  # fmt: skip
+            self._add(
+                name,
+                count,
+                launch.server,
+                launch.settings,
+                number,
+                replace(sample, ready_s=ready, resident_mb=resident),
+            )
         self._say(number, launch.server, launch.models, start)
 
     def _measure_loop(self, scenario: str, number: int) -> None:
@@ -123,15 +145,15 @@ class Comparison:
 
     def _say(self, number: int, server: str, what: tuple[str, ...], start: float) -> None:
         seconds = time.monotonic() - start
-        print(f"  round {number + 1} of {self._plan.rounds}  {server:<16} {', '.join(what):<16} {seconds:5.1f} s",
-              flush=True)  # fmt: skip
+        where = f"round {number + 1} of {self._plan.rounds}"
+        print(f"  {where}  {server:<17} {', '.join(what):<16} {seconds:5.1f} s", flush=True)
 
 
-def fill_cache(workspace: Workspace) -> None:
-    """Starts Stoker once on all models and waits until nothing is left to compile."""
+def fill_cache(workspace: Workspace, groups: Sequence[tuple[str, ...]]) -> None:
+    """Starts Stoker once on each group of models and waits until nothing is left to compile."""
     start = time.monotonic()
     print("  Stoker's kernel cache: compiling what it lacks; minutes for an empty one", flush=True)
-    for models in (servers.NULLS, servers.MINILM):
+    for models in groups:
         with servers.start_stoker(workspace, models) as server:
             server.wait_ready(models, FILL_SECONDS)
         log = workspace.log("stoker").read_text(errors="replace")
@@ -142,33 +164,38 @@ def fill_cache(workspace: Workspace) -> None:
 
 
 def compare(plan: Plan, build: Path, cache: Path, minilm: Path, output: Path | None) -> int:
-    """Prints the table, writes `output`; 1 when a server that is installed could not be measured."""
+    """Prints the table, writes `output`; 1 when a server could not be measured or answered wrongly."""
     start = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="stoker-peers-", dir=REPO / "build"))
     try:
         workspace = Workspace(folder, build.resolve(), cache.resolve(), minilm.resolve())
-        fill_cache(workspace)
+        fill_cache(workspace, (servers.NULLS, servers.MINILM))
         comparison = Comparison(workspace, plan)
         comparison.run()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     minutes = (time.monotonic() - start) / 60
     print(f"\n{table.render(comparison.rows, servers.STOKER)}\n")
-    print(f"Medians of {plan.rounds} rounds, {minutes:.1f} minutes. "
-          "Stoker ×: its answers/s over the server's, in the same round.")  # fmt: skip
+    print(
+        f"Medians of {plan.rounds} rounds, {minutes:.1f} minutes. "
+        "Stoker ×: its answers/s over the server's, in the same round."
+    )
     for server, why in comparison.failed.items():
         print(f"{server}: NOT MEASURED: {why}")
+    for server, mistake in comparison.mistakes.items():
+        print(f"{server}: WRONG ANSWERS: {mistake}")
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(result_json(comparison, plan), indent=1) + "\n")
         print(f"written to {output}")
-    return int(any(not why.startswith("not installed") for why in comparison.failed.values()))
+    failed = [why for why in comparison.failed.values() if not why.startswith(NOT_INSTALLED)]
+    return int(bool(failed or comparison.mistakes))
 
 
 def result_json(comparison: Comparison, plan: Plan) -> dict[str, object]:
     times = table.ratios(comparison.rows, servers.STOKER)
     return {
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "commit": commit(),
         "versions": comparison.versions | {"torch": torch_version()},
@@ -176,6 +203,7 @@ def result_json(comparison: Comparison, plan: Plan) -> dict[str, object]:
         "seconds": {"null": vars(plan.null), "minilm": vars(plan.minilm)},
         "stoker_buckets": MINILM_YAML["buckets"],
         "not_measured": comparison.failed,
+        "wrong_answers": comparison.mistakes,
         "rows": [table.row_json(row, times[id(row)]) for row in comparison.rows],
     }
 
@@ -199,9 +227,16 @@ def torch_version() -> str:
 def commit() -> str:
     """Of this checkout, with "+" when files differ from it; empty outside a checkout."""
     try:
-        sha = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPO, capture_output=True, text=True, check=True)
-        changed = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"],
-                                 cwd=REPO, capture_output=True, text=True, check=True)  # fmt: skip
+        sha = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=REPO, capture_output=True, text=True, check=True
+        )
+        changed = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            cwd=REPO,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     return sha.stdout.strip() + ("+" if changed.stdout.strip() else "")

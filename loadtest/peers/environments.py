@@ -39,7 +39,11 @@ def stoker_home() -> Path:
 
 def environment(peer: str) -> Path:
     """The folder that `peer` is, or would be, installed in."""
-    parts = [(REQUIREMENTS / f"{peer}.txt").read_bytes(), str(PROJECT_PACKAGES).encode(), str(LAYOUT).encode()]
+    parts = [
+        (REQUIREMENTS / f"{peer}.txt").read_bytes(),
+        str(PROJECT_PACKAGES).encode(),
+        str(LAYOUT).encode(),
+    ]
     if peer == "triton":
         parts.append(NULL_BACKEND.read_bytes())
     digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
@@ -83,7 +87,13 @@ def install(peer: str) -> str:
         else:
             (packages(new) / "project_environment.pth").write_text(f"{PROJECT_PACKAGES}\n")
             module = "pytriton" if peer == "triton" else peer
-            _run([str(new / "bin/python"), "-c", f"import torch, importlib.util as u; assert u.find_spec('{module}')"])
+            _run(
+                [
+                    str(new / "bin/python"),
+                    "-c",
+                    f"import torch, importlib.util as u; assert u.find_spec('{module}')",
+                ]
+            )
         if peer == "triton":
             _prepare_triton(new)
         new.rename(folder)

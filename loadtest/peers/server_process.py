@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import tritonclient.grpc as triton
@@ -70,7 +71,9 @@ class ServerProcess:
         with triton.InferenceServerClient(self.address) as client:
             while True:
                 if self._process.poll() is not None:
-                    raise ServerError(f"ended with {self._process.returncode} before it was ready{self._said()}")
+                    raise ServerError(
+                        f"ended with {self._process.returncode} before it was ready{self._said()}"
+                    )
                 try:
                     if all(client.is_model_ready(model, client_timeout=5) for model in models):
                         self.ready_seconds = time.monotonic() - self._started
@@ -89,14 +92,10 @@ class ServerProcess:
     def stop(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                pass
-        try:
+        with suppress(ProcessLookupError):  # the whole group has ended
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # the whole group has ended
         self._process.wait()
 
     def _pids(self) -> list[int]:

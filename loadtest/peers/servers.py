@@ -41,9 +41,11 @@ def launches() -> list[Launch]:
         Launch("KServe", "no request log", NULLS, NULLS, start_kserve, "kserve"),
         Launch(STOKER, "", MINILM, both, start_stoker),
         Launch("Triton", "dynamic batching, ragged", MINILM, both, start_triton, "triton"),
-        Launch("MLServer", "adaptive batching", MINILM, ("minilm_32",), start_mlserver_batching, "mlserver"),
-        # Its batches can't be ragged.
-        Launch("MLServer", "no batching", MINILM, ("minilm_mixed",), start_mlserver_plain, "mlserver"),
+        Launch("MLServer", "no workers", MINILM, both, start_mlserver_plain, "mlserver"),
+        # Worse with one request under way, better with many; its batches can't be ragged.
+        Launch(
+            "MLServer batching", "up to 8, 10 ms", MINILM, ("minilm_32",), start_mlserver_batching, "mlserver"
+        ),
         Launch("KServe", "no request log", MINILM, both, start_kserve, "kserve"),
     ]
 
@@ -100,7 +102,9 @@ def _start_tritonserver(workspace: Workspace, repository: os.PathLike[str]) -> S
     ]
     # Its Python backend ignores PYTHONPATH and takes the packages of the first python3 in PATH.
     path = f"{environments.python('triton').parent}:{os.environ['PATH']}"
-    return ServerProcess(command, port, workspace.log("triton"), os.environ | {"PATH": path}, workspace.folder)
+    return ServerProcess(
+        command, port, workspace.log("triton"), os.environ | {"PATH": path}, workspace.folder
+    )
 
 
 def start_mlserver_plain(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:

@@ -6,7 +6,19 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-HEAD = ("scenario", "in flight", "server", "answers/s", "low–high", "p50 ms", "p99 ms", "ready s", "MB", "Stoker ×", "")
+HEAD = (
+    "scenario",
+    "in flight",
+    "server",
+    "answers/s",
+    "low–high",
+    "p50 ms",
+    "p99 ms",
+    "ready s",
+    "MB",
+    "Stoker ×",
+    "",
+)
 LEFT = (0, 2, 10)  # columns of text
 
 
@@ -19,6 +31,7 @@ class Sample:
     p99_ms: float | None = None
     errors: int = 0
     client_limited: bool = False
+    mistake: str = ""  # what was wrong with its answers
     ready_s: float | None = None  # of the launch that it was taken in
     resident_mb: float | None = None  # after its scenarios
 
@@ -54,6 +67,8 @@ class Row:
 
     def notes(self) -> str:
         notes = [self.settings] if self.settings else []
+        if any(sample.mistake for sample in self.rounds.values()):
+            notes.append("WRONG ANSWERS")
         if self.errors:
             notes.append(f"{self.errors} FAILED")
         limited = sum(sample.client_limited for sample in self.rounds.values())
@@ -80,7 +95,8 @@ def ratios(rows: Iterable[Row], stoker: str) -> dict[int, float | None]:
     rows = list(rows)
     ours = {(row.scenario, row.in_flight): row for row in rows if row.server == stoker}
     return {
-        id(row): ratio(mine, row) if (mine := ours.get((row.scenario, row.in_flight))) else None for row in rows
+        id(row): ratio(mine, row) if (mine := ours.get((row.scenario, row.in_flight))) else None
+        for row in rows
     }
 
 

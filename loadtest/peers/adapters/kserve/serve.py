@@ -39,7 +39,10 @@ class MiniLmModel(kserve.Model):
         return [tensor("input_ids", "INT64", -1, -1), tensor("attention_mask", "INT64", -1, -1)]
 
     def get_output_types(self) -> list[dict]:
-        return [tensor("token_embeddings", "FP32", -1, -1, 384), tensor("sentence_embedding", "FP32", -1, 384)]
+        return [
+            tensor("token_embeddings", "FP32", -1, -1, 384),
+            tensor("sentence_embedding", "FP32", -1, 384),
+        ]
 
     def predict(self, payload: InferRequest, headers: dict[str, str] | None = None) -> InferResponse:
         inputs = (payload.get_input_by_name(name).as_numpy() for name in ("input_ids", "attention_mask"))
