@@ -70,11 +70,11 @@ def test_model_config(client: triton.InferenceServerClient) -> None:
     assert (ids.name, ids.data_type, list(ids.dims)) == ("ids", DataType.TYPE_INT64, [-1])
     assert mask.name == "mask"
     assert [output.name for output in config.output] == ["token_embeddings", "pooled"]
-    # Their presence alone changes what perf_analyzer does.
-    for scheduler in ("dynamic_batching", "sequence_batching", "ensemble_scheduling"):
-        assert not config.HasField(scheduler)
+    assert config.WhichOneof("scheduling_choice") == "dynamic_batching"
+    assert config.dynamic_batching.default_queue_policy.max_queue_size == 1024
     unbatched = client.get_model_config("static").config
     assert (unbatched.max_batch_size, list(unbatched.input[0].dims)) == (0, [2, 16])
+    assert unbatched.WhichOneof("scheduling_choice") is None
 
 
 def test_perf_analyzers_sequence(client: triton.InferenceServerClient) -> None:
