@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -127,6 +128,9 @@ int Serve(const Options& options) {
   RpcServerOptions rpc_options;
   rpc_options.address = options.listen;
   rpc_options.server_version = STOKER_VERSION;
+  rpc_options.max_request_bytes =
+      static_cast<size_t>(options.max_request_bytes);
+  rpc_options.loops = std::clamp(manager_options.cores / 4, 1, 8);
   auto rpc = RpcServer::Start(rpc_options, manager, clock, metrics);
   if (!rpc.ok()) return Die(rpc.status());
   phase("listening");

@@ -12,6 +12,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/memory_limit.h"
 
 namespace stoker {
 namespace {
@@ -36,6 +37,11 @@ std::string DefaultCompilerFolder() {
     return installed.string();
   }
   return STOKER_SOURCE_DIR;
+}
+
+// A quarter of the memory: models, their runs and the page cache get the rest.
+int64_t DefaultRequestMemory() {
+  return std::clamp(MemoryLimit() / 4, int64_t{64} << 20, int64_t{1} << 44);
 }
 
 // "minilm" of "models/minilm/" and of "." there.
@@ -84,6 +90,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   options.compile_jobs =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 4);
 
+  int64_t request_mb = DefaultRequestMemory() >> 20;
   double poll_seconds = 0;
   double drain_seconds = absl::ToDoubleSeconds(options.drain);
   double compile_seconds = absl::ToDoubleSeconds(options.compile_timeout);
@@ -121,6 +128,11 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   app.add_option("--drain-seconds", drain_seconds,
                  "time for requests to finish after SIGTERM")
       ->check(Seconds(/*zero_allowed=*/true))
+      ->capture_default_str();
+  app.add_option("--max-request-memory-mb", request_mb,
+                 "what requests and their answers may hold together; a message "
+                 "may be half as large")
+      ->check(CLI::Range(int64_t{16}, int64_t{1} << 24))
       ->capture_default_str();
   app.add_option("--compiler-python", options.compiler_python,
                  "Python that has torch 2.11.0")
@@ -164,6 +176,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   }
   options.repository_poll = absl::Seconds(poll_seconds);
   options.drain = absl::Seconds(drain_seconds);
+  options.max_request_bytes = request_mb << 20;
   options.compile_timeout = absl::Seconds(compile_seconds);
   options.compile_memory_bytes = compile_mb << 20;
   options.promotion_checks = !no_checks;

@@ -17,6 +17,7 @@ struct Options {
   std::string metrics_listen = "0.0.0.0:8002";
   absl::Duration repository_poll = absl::ZeroDuration();
   absl::Duration drain = absl::Seconds(30);
+  int64_t max_request_bytes = 0;  // held by requests not answered yet
 
   std::string compiler_python = "python3";  // empty: this host compiles nothing
   std::string compiler_folder;  // holds the Python package `compiler`

@@ -26,6 +26,16 @@ inline constexpr MetricDef kRequests{
 inline constexpr MetricDef kRequestSeconds{
     "stoker_request_seconds", MetricKind::kHistogram, "model,version",
     "Time from the arrival of a request to its answer.", Edges::kLatency};
+inline constexpr MetricDef kRefusedRequests{
+    "stoker_refused_requests_total", MetricKind::kCounter, "model,reason",
+    "Requests refused for now, by reason: memory (all requests together), "
+    "model_memory (the model's share), queue (full), queue_timeout, stalled "
+    "(the client did not send or take what was due). The model is empty where "
+    "it was not known yet."};
+inline constexpr MetricDef kRequestMemory{
+    "stoker_request_memory_bytes", MetricKind::kGauge, "",
+    "Bytes held by requests that are not answered yet, their answers "
+    "included."};
 inline constexpr MetricDef kQueueSeconds{
     "stoker_queue_seconds", MetricKind::kHistogram, "model,version",
     "Time that a request waited for its batch.", Edges::kLatency};

@@ -24,11 +24,12 @@ gpr_timespec After(absl::Duration delay) {
 CallLoop::CallLoop(const std::string& name, grpc::AsyncGenericService& service,
                    std::unique_ptr<grpc::ServerCompletionQueue> queue,
                    const MethodTable& methods, absl::Duration stall_limit,
-                   Clock& clock)
+                   std::function<void()> on_stall, Clock& clock)
     : service_(service),
       queue_(std::move(queue)),
       methods_(methods),
       stall_limit_(stall_limit),
+      on_stall_(std::move(on_stall)),
       clock_(clock),
       name_(name) {}
 
@@ -68,7 +69,7 @@ void CallLoop::TellOfStop() {
 void CallLoop::EndStalledCalls() {
   const absl::Time now = clock_.Now();
   for (Call* call = first_; call != nullptr; call = call->next_) {
-    call->EndIfStalled(now);
+    if (call->EndIfStalled(now)) on_stall_();
   }
   look_for_stalls_.After(kLookForStalls);
 }

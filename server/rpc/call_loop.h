@@ -8,6 +8,7 @@
 #include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/async_generic_service.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,7 +28,7 @@ class CallLoop {
   CallLoop(const std::string& name, grpc::AsyncGenericService& service,
            std::unique_ptr<grpc::ServerCompletionQueue> queue,
            const MethodTable& methods, absl::Duration stall_limit,
-           Clock& clock);
+           std::function<void()> on_stall, Clock& clock);
   // After Join, or without Start.
   ~CallLoop();
 
@@ -73,6 +74,7 @@ class CallLoop {
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   const MethodTable& methods_;
   const absl::Duration stall_limit_;
+  const std::function<void()> on_stall_;
   Clock& clock_;
   const std::string name_;
   bool started_ = false;  // the owner's

@@ -12,6 +12,14 @@
 namespace stoker {
 namespace {
 
+// Calls that one connection may have open. Far more than a queue holds, so that
+// what is too much is refused with a reason instead of waiting at the client.
+constexpr int kMaxStreams = 10'000;
+
+constexpr int kMaxMetadataBytes = 16 << 10;
+
+constexpr int kKeepaliveMs = 30'000;
+
 // gRPC takes a port modulo 65536, and 443 where there is none.
 absl::Status CheckAddress(const std::string& address) {
   const size_t colon = address.rfind(':');
@@ -25,6 +33,24 @@ absl::Status CheckAddress(const std::string& address) {
   return absl::OkStatus();
 }
 
+void SetLimits(const CallServerOptions& options, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("calls").Resize(options.max_buffer_bytes));
+  // Two servers on one port would each get some of the connections.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxStreams);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  // A client that vanished without a word is found out by pings; one that
+  // connects and never speaks HTTP/2 by the handshake's limit.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             kKeepaliveMs);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CallServer>> CallServer::Start(
@@ -32,17 +58,14 @@ absl::StatusOr<std::unique_ptr<CallServer>> CallServer::Start(
   RETURN_IF_ERROR(CheckAddress(options.address));
   std::unique_ptr<CallServer> server(new CallServer(std::move(methods)));
   grpc::ServerBuilder builder;
-  // Two servers on one port would each get some of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
-  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  SetLimits(options, builder);
   builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
                            &server->port_);
   builder.RegisterAsyncGenericService(&server->service_);
   for (int i = 0; i < options.loops; ++i) {
     server->loops_.push_back(std::make_unique<CallLoop>(
         absl::StrCat("rpc-", i), server->service_, builder.AddCompletionQueue(),
-        server->methods_, options.stall_limit, clock));
+        server->methods_, options.stall_limit, options.on_stall, clock));
   }
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ <= 0) {

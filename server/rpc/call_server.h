@@ -7,6 +7,7 @@
 #include <grpcpp/server.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,11 @@ struct CallServerOptions {
   // How long a client may keep the server waiting with a message begun or an
   // answer half taken.
   absl::Duration stall_limit = absl::Seconds(60);
+  // Called for each call that ends for that reason; on its loop.
+  std::function<void()> on_stall = [] {};
+  // Of messages that are being received or wait to be sent. Beyond it gRPC
+  // gives out smaller windows, then ends calls.
+  size_t max_buffer_bytes = size_t{1} << 30;
 };
 
 class CallServer {

@@ -1,5 +1,6 @@
 #include "rpc/infer_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,28 +14,44 @@ namespace stoker {
 std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             const grpc::ByteBuffer& request,
                                             absl::Time deadline,
-                                            AnswerForm form, Done done) {
+                                            AnswerForm form,
+                                            Admission::Ticket& ticket,
+                                            Done done) {
   auto call = std::make_shared<InferCall>(services, request, deadline, form,
-                                          std::move(done));
+                                          ticket, std::move(done));
   call->Begin();
   return call;
 }
 
 InferCall::InferCall(const Services& services, const grpc::ByteBuffer& request,
-                     absl::Time deadline, AnswerForm form, Done done)
+                     absl::Time deadline, AnswerForm form,
+                     Admission::Ticket& ticket, Done done)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
       form_(form),
+      ticket_(ticket),
       done_(std::move(done)),
       request_(request) {}
 
-void InferCall::Begin() {
+absl::Status InferCall::Read() {
+  RETURN_IF_ERROR(ticket_.Take(request_.bytes().size()));
   request_.Scan();
-  if (request_.bytes_to_parse() > 0 && !request_.Parse()) {
-    Refuse(absl::InvalidArgumentError(
-        absl::StrCat("expected a serialised inference.ModelInferRequest, got ",
-                     request_.bytes().size(), " bytes that are none")));
+  const size_t left = request_.bytes_to_parse();
+  if (left == 0) return absl::OkStatus();
+  const size_t held = ticket_.bytes();
+  RETURN_IF_ERROR(ticket_.Take(left * RequestReader::kMaxExpansion));
+  const bool parsed = request_.Parse();
+  ticket_.Resize(held + request_.parsed_memory());
+  if (parsed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected a serialised inference.ModelInferRequest, got ",
+                   request_.bytes().size(), " bytes that are none"));
+}
+
+void InferCall::Begin() {
+  if (const absl::Status status = Read(); !status.ok()) {
+    Refuse(status);
     return;
   }
   const RequestView& view = request_.view();
@@ -54,12 +71,27 @@ void InferCall::Begin() {
     End(std::move(status));
 }
 
+void InferCall::ReleaseRequest() {
+  if (id_.has_value()) return;
+  id_.emplace(request_.view().id);
+  request_.Release();
+}
+
 absl::Status InferCall::Submit(const ModelHandle& handle) {
+  RETURN_IF_ERROR(ticket_.Assign(handle.spec().name));
   ASSIGN_OR_RETURN(
       DecodedRequest decoded,
-      DecodeRequest(request_.view(), handle.spec(), shared_from_this()));
+      DecodeRequest(request_.view(), handle.spec(), shared_from_this(),
+                    [this](size_t bytes) { return ticket_.Take(bytes); }));
   outputs_ = std::move(decoded.outputs);
   rows_ = decoded.rows;
+  const bool copied = std::none_of(
+      decoded.inputs.begin(), decoded.inputs.end(),
+      [this](const Tensor& input) { return input.owner.get() == this; });
+  if (copied) {
+    ReleaseRequest();
+    ticket_.Resize(ticket_.bytes() - request_.bytes().size());
+  }
 
   auto task = std::make_unique<InferTask>();
   task->inputs = std::move(decoded.inputs);
@@ -72,10 +104,12 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
       std::shared_ptr<std::atomic<bool>>(shared_from_this(), &cancelled_);
   task->on_done = [this](Result result) { HandOver(std::move(result)); };
   self_ = shared_from_this();
+  queued_ = true;
   services_.submitted.fetch_add(1);
   absl::Status submitted = handle.Submit(task);
   if (!submitted.ok()) {
     services_.submitted.fetch_sub(1);
+    queued_ = false;
     self_.reset();
   }
   return submitted;
@@ -103,18 +137,30 @@ void InferCall::End(const Result& result) {
     handle.swap(handle_);
   }
   Answer answer;
-  answer.id = request_.view().id;
-  answer.status = result.ok()
-                      ? EncodeResponse(handle->spec(), answer.id, outputs_,
-                                       result->outputs, form_, answer.message)
-                      : ClientStatus(result.status());
+  if (result.ok()) {
+    answer.status = EncodeResponse(
+        handle->spec(), id_.has_value() ? *id_ : request_.view().id, outputs_,
+        result->outputs, form_, answer.message);
+  } else {
+    answer.status = ClientStatus(result.status());
+  }
   const absl::Time now = services_.clock.Now();
   if (answer.status.ok()) {
     handle->stats().RecordSuccess(*result, rows_, now - arrival_, now);
+    ticket_.RecordAnswer(now - arrival_);
   } else {
     handle->stats().RecordFailure(answer.status, now - arrival_);
   }
   handle.reset();
+  Deliver(answer);
+}
+
+// The request was refused, or its batch is over: nobody looks at its bytes any
+// more.
+void InferCall::Deliver(Answer& answer) {
+  ReleaseRequest();
+  answer.id = *id_;
+  ticket_.Resize(Admission::kCallBytes + answer.message.Length());
   done_(answer);
 }
 
@@ -131,21 +177,28 @@ void InferCall::Cancel() {
 // A queue ends what waited too long with UNAVAILABLE, "try again later". When
 // it was the client's own deadline that passed, the code is the one that gRPC
 // has for it.
-absl::Status InferCall::ClientStatus(const absl::Status& status) const {
-  if (!absl::IsUnavailable(status) || services_.clock.Now() < deadline_)
-    return status;
-  return absl::DeadlineExceededError(status.message());
+absl::Status InferCall::ClientStatus(const absl::Status& status) {
+  if (!absl::IsUnavailable(status)) return status;
+  if (!queued_) return ticket_.Refuse(Refusal::kQueue, status);
+  if (services_.clock.Now() >= deadline_) {
+    return absl::DeadlineExceededError(status.message());
+  }
+  return ticket_.Refuse(Refusal::kQueueTimeout, status);
 }
 
-// A request that reached no version has none to be counted under.
-void InferCall::Refuse(const absl::Status& status) {
-  services_.metrics
+void InferCall::CountRefusal(const Services& services,
+                             const absl::Status& status) {
+  services.metrics
       .Counter(metric::kRequests, {{"model", ""},
                                    {"version", ""},
                                    {"outcome", OutcomeName(status.code())}})
       .Add();
-  Answer answer{status, {}, request_.view().id};
-  done_(answer);
+}
+
+void InferCall::Refuse(const absl::Status& status) {
+  CountRefusal(services_, status);
+  Answer answer{status, {}, {}};
+  Deliver(answer);
 }
 
 }  // namespace stoker

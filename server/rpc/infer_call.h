@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
@@ -20,6 +21,7 @@
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
+#include "rpc/admission.h"
 #include "rpc/completion_thread.h"
 #include "rpc/request_reader.h"
 #include "rpc/tensor_codec.h"
@@ -36,6 +38,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
     CompletionThread& completion;
     std::atomic<int>&
         submitted;  // requests of all models whose run has not ended
+    Admission& admission;
   };
 
   struct Answer {
@@ -48,15 +51,21 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
 
   // Starts a call; `done` is called exactly once: before Start returns when the
   // request is refused, else on the completion thread or a device thread.
-  // `deadline` is the client's.
+  // `deadline` is the client's. The ticket holds what the request takes, and
+  // its answer from `done` on; it must live until then.
   static std::shared_ptr<InferCall> Start(const Services& services,
                                           const grpc::ByteBuffer& request,
                                           absl::Time deadline, AnswerForm form,
-                                          Done done);
+                                          Admission::Ticket& ticket, Done done);
 
   // For Start.
   InferCall(const Services& services, const grpc::ByteBuffer& request,
-            absl::Time deadline, AnswerForm form, Done done);
+            absl::Time deadline, AnswerForm form, Admission::Ticket& ticket,
+            Done done);
+
+  // A request that reached no version has none to be counted under.
+  static void CountRefusal(const Services& services,
+                           const absl::Status& status);
 
   // The client went away: a request that still waits in a queue ends now.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
@@ -65,21 +74,27 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   using Result = absl::StatusOr<InferResult>;
 
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Read();
   absl::Status Submit(const ModelHandle& handle);
   void HandOver(Result result);
   void End(const Result& result) ABSL_LOCKS_EXCLUDED(mu_);
   void Refuse(const absl::Status& status);
-  absl::Status ClientStatus(const absl::Status& status) const;
+  void Deliver(Answer& answer);
+  absl::Status ClientStatus(const absl::Status& status);
+  void ReleaseRequest();
 
   const Services& services_;
   const absl::Time arrival_;
   const absl::Time deadline_;
   const AnswerForm form_;
+  Admission::Ticket& ticket_;
   const Done done_;
   std::atomic<bool> cancelled_ = false;
 
   // Written before the task is submitted, constant from then on.
   RequestReader request_;
+  std::optional<std::string> id_;  // set: the rest of the request is gone
+  bool queued_ = false;
   OutputIndices outputs_;
   int64_t rows_ = 1;
   // The call itself while its task is with the batcher, which gets no more than

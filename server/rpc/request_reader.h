@@ -77,7 +77,12 @@ class RequestReader {
   // ModelInferRequest.
   bool Parse();
 
+  // What it shows is there until Release.
   const RequestView& view() const { return view_; }
+  void Release() {
+    bytes_.Release();
+    arena_.reset();
+  }
   const MessageBytes& bytes() const { return bytes_; }
   // Memory that Parse took, rather more than less: texts and tensors lie
   // outside of the arena, with up to as much again in reserve.
@@ -103,7 +108,7 @@ class RequestReader {
   bool ParseRests();
   bool ParseAll();
 
-  const MessageBytes bytes_;
+  MessageBytes bytes_;
   bool usual_ = false;
   size_t bytes_to_parse_ = 0;
   absl::InlinedVector<Rest, 2> rests_;

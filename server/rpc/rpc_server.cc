@@ -28,9 +28,10 @@ struct RpcServer::Impl {
   Impl(const RpcServerOptions& options, ModelManager& models, Clock& clock,
        MetricRegistry& metrics)
       : manager(models),
-        inference(
-            options.server_name, options.server_version,
-            InferCall::Services{models, clock, metrics, completion, submitted}),
+        admission(options.max_request_bytes, metrics),
+        inference(options.server_name, options.server_version,
+                  InferCall::Services{models, clock, metrics, completion,
+                                      submitted, admission}),
         health([this](const std::string& service) { return Serves(service); }) {
   }
 
@@ -42,6 +43,7 @@ struct RpcServer::Impl {
   std::atomic<bool> was_ready = false;
   std::atomic<bool> stopping = false;
   std::atomic<int> submitted = 0;
+  Admission admission;
   CompletionThread completion;
   InferenceService inference;
   HealthService health;
@@ -88,7 +90,16 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   auto impl = std::make_unique<Impl>(options, manager, clock, metrics);
   CallServerOptions server_options;
   server_options.address = options.address;
-  server_options.max_message_bytes = options.max_message_bytes;
+  server_options.loops = options.loops;
+  server_options.stall_limit = options.stall_limit;
+  server_options.on_stall = [&admission = impl->admission] {
+    admission.CountRefusal("", Refusal::kStalled);
+  };
+  server_options.max_message_bytes = static_cast<int>(
+      std::min<size_t>(impl->admission.max_message_bytes(), INT32_MAX));
+  // Messages that are not whole yet come on top of what was admitted.
+  server_options.max_buffer_bytes =
+      options.max_request_bytes + options.max_request_bytes / 4;
   ASSIGN_OR_RETURN(impl->server,
                    CallServer::Start(server_options, impl->Methods(), clock));
   spdlog::info("gRPC listens on {}, port {}", options.address,

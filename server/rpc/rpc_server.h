@@ -19,7 +19,13 @@ struct RpcServerOptions {
   std::string address = "0.0.0.0:8001";  // port 0: any
   std::string server_name = "stoker";
   std::string server_version;
-  int max_message_bytes = INT32_MAX;
+  // What requests that are not answered yet may hold together, of all models,
+  // their answers included. A message may be half as large, and INT32_MAX.
+  size_t max_request_bytes = size_t{1} << 30;
+  // How long a client may keep a call waiting with a message begun or an answer
+  // half taken.
+  absl::Duration stall_limit = absl::Seconds(60);
+  int loops = 1;  // threads of gRPC's
 };
 
 class RpcServer {

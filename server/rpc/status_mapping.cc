@@ -3,13 +3,18 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/cord.h"
 #include "base/absl_view.h"
+#include "base/utf8.h"
 #include "rpc/error_text.h"
+#include "rpc_status.pb.h"
 
 namespace stoker {
 namespace {
 
 constexpr size_t kMaxMessageBytes = 2048;
+
+constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
 
 }  // namespace
 
@@ -17,8 +22,27 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   // absl's canonical codes have gRPC's numbers; code() maps all others to
   // kUnknown.
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      Excerpt(Std(status.message()), kMaxMessageBytes));
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  std::string message = Excerpt(Std(status.message()), kMaxMessageBytes);
+  const absl::optional<absl::Cord> hint = status.GetPayload(kRetryInfoUrl);
+  if (!hint.has_value()) return grpc::Status(code, message);
+  google::rpc::Status details;
+  details.set_code(code);
+  details.set_message(ValidUtf8(message));
+  google::protobuf::Any& detail = *details.add_details();
+  detail.set_type_url(kRetryInfoUrl);
+  detail.set_value(std::string(*hint));
+  return grpc::Status(code, message, details.SerializeAsString());
+}
+
+void SetRetryHint(absl::Status& status, absl::Duration delay) {
+  google::rpc::RetryInfo info;
+  absl::Duration nanoseconds;
+  info.mutable_retry_delay()->set_seconds(
+      absl::IDivDuration(delay, absl::Seconds(1), &nanoseconds));
+  info.mutable_retry_delay()->set_nanos(
+      static_cast<int32_t>(absl::ToInt64Nanoseconds(nanoseconds)));
+  status.SetPayload(kRetryInfoUrl, absl::Cord(info.SerializeAsString()));
 }
 
 grpc::Status NoMessageStatus() {

@@ -10,10 +10,16 @@ namespace stoker {
 StreamInfer::StreamInfer(const InferCall::Services& services, Call& call)
     : services_(services),
       call_(call),
-      errors_end_stream_(call.HasHeader("triton_grpc_error", "true")) {}
+      errors_end_stream_(call.HasHeader("triton_grpc_error", "true")),
+      ticket_(services.admission) {}
 
 void StreamInfer::OnStart() {
+  absl::Status status = ticket_.Take(Admission::kCallBytes);
   absl::MutexLock lock(&mu_);
+  if (!status.ok()) {
+    InferCall::CountRefusal(services_, status);
+    StopReadingLocked(std::move(status));
+  }
   AdvanceLocked();
 }
 
@@ -37,7 +43,7 @@ void StreamInfer::OnMessage(const grpc::ByteBuffer& message) {
   std::shared_ptr<InferCall> infer;
   if (slot != nullptr) {
     infer = InferCall::Start(
-        services_, message, call_.deadline(), AnswerForm::kStream,
+        services_, message, call_.deadline(), AnswerForm::kStream, slot->ticket,
         [this, slot](InferCall::Answer answer) { SetAnswer(*slot, answer); });
   }
   bool cancelled = false;
@@ -56,7 +62,7 @@ void StreamInfer::OnMessage(const grpc::ByteBuffer& message) {
 std::shared_ptr<StreamInfer::Slot> StreamInfer::OpenSlot() {
   absl::MutexLock lock(&mu_);
   if (end_.has_value()) return nullptr;
-  return slots_.emplace_back(std::make_shared<Slot>());
+  return slots_.emplace_back(std::make_shared<Slot>(services_.admission));
 }
 
 void StreamInfer::SetAnswer(Slot& slot, InferCall::Answer& answer) {
@@ -75,8 +81,9 @@ void StreamInfer::SetAnswer(Slot& slot, InferCall::Answer& answer) {
 }
 
 void StreamInfer::OnWritten(bool ok) {
+  std::shared_ptr<Slot> written;  // dies outside the lock
   absl::MutexLock lock(&mu_);
-  writing_ = false;
+  written.swap(writing_);
   if (!ok) {
     deaf_ = true;
     StopReadingLocked(absl::CancelledError("the client has gone"));
@@ -102,29 +109,30 @@ void StreamInfer::StopReadingLocked(absl::Status status) {
   if (!end_.has_value() || end_->ok()) end_ = std::move(status);
 }
 
-void StreamInfer::WriteLocked(Slot& slot) {
+void StreamInfer::WriteLocked(std::shared_ptr<Slot> slot) {
   if (deaf_) return;
-  if (!slot.status->ok()) {
+  if (!slot->status->ok()) {
     deaf_ = true;
-    StopReadingLocked(*std::move(slot.status));
+    StopReadingLocked(*std::move(slot->status));
     return;
   }
-  writing_ = true;
-  call_.Write(slot.answer);
+  writing_ = std::move(slot);
+  call_.Write(writing_->answer);
 }
 
 void StreamInfer::AdvanceLocked() {
   if (finished_) return;
-  while (!writing_ && !slots_.empty() && slots_.front()->status.has_value()) {
-    const std::shared_ptr<Slot> slot = std::move(slots_.front());
+  while (writing_ == nullptr && !slots_.empty() &&
+         slots_.front()->status.has_value()) {
+    std::shared_ptr<Slot> slot = std::move(slots_.front());
     slots_.pop_front();
-    WriteLocked(*slot);
+    WriteLocked(std::move(slot));
   }
   if (!reading_ && !end_.has_value() && slots_.size() < kMaxInFlight) {
     reading_ = true;
     call_.Read();
   }
-  if (end_.has_value() && slots_.empty() && !writing_) {
+  if (end_.has_value() && slots_.empty() && writing_ == nullptr) {
     finished_ = true;
     call_.Finish(ToGrpcStatus(*end_));
   }

@@ -27,6 +27,8 @@ class StreamInfer final : public CallHandler {
  private:
   // A request's place in the order of answers; guarded by mu_.
   struct Slot {
+    explicit Slot(Admission& admission) : ticket(admission) {}
+    Admission::Ticket ticket;         // held until the answer is sent
     std::shared_ptr<InferCall> call;  // null once answered
     // Set once answered; not OK: the stream ends with it.
     std::optional<absl::Status> status;
@@ -50,7 +52,8 @@ class StreamInfer final : public CallHandler {
   // Starts what is due: a write, a read, the end. What comes of them is told on
   // the call's loop only, so starting them under the lock is safe.
   void AdvanceLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WriteLocked(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WriteLocked(std::shared_ptr<Slot> slot)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Reads no more and ends with `status`; a failure replaces an earlier OK.
   void StopReadingLocked(absl::Status status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -58,13 +61,14 @@ class StreamInfer final : public CallHandler {
   const InferCall::Services& services_;
   Call& call_;
   const bool errors_end_stream_;  // the client sent "triton_grpc_error: true"
+  Admission::Ticket ticket_;      // of the stream itself
 
   absl::Mutex mu_;
   std::deque<std::shared_ptr<Slot>> slots_
       ABSL_GUARDED_BY(mu_);  // in request order
   bool reading_ ABSL_GUARDED_BY(mu_) =
       false;  // until the message has been parsed
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
+  std::shared_ptr<Slot> writing_ ABSL_GUARDED_BY(mu_);
   bool deaf_ ABSL_GUARDED_BY(mu_) = false;  // answers reach nobody any more
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<absl::Status> end_

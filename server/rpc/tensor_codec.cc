@@ -1,6 +1,8 @@
 #include "rpc/tensor_codec.h"
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -284,11 +286,44 @@ absl::StatusOr<OutputIndices> SelectOutputs(const RequestView& request,
   return selected;
 }
 
+size_t ScatteredBytes(const RequestView& request) {
+  size_t bytes = 0;
+  for (const RawContents& raw : request.raw_input_contents) {
+    if (raw.scattered != nullptr) bytes += raw.size;
+  }
+  return bytes;
+}
+
+// Outputs whose size depends on the elements count as nothing.
+size_t AnswerBytes(const ModelSpec& spec, const OutputIndices& outputs,
+                   const DimensionSizes& sizes) {
+  constexpr size_t kMost = std::numeric_limits<size_t>::max() / 2;
+  size_t bytes = 0;
+  for (const int index : outputs) {
+    const OutputSpec& output = spec.outputs[index];
+    Shape shape;
+    for (const DimExpr& dim : output.dims) {
+      shape.push_back(dim.Evaluate(sizes).value_or(0));
+    }
+    const std::optional<int64_t> count = ElementCount(shape);
+    int64_t of_output = 0;
+    if (!count.has_value() ||
+        __builtin_mul_overflow(*count,
+                               static_cast<int64_t>(DataTypeSize(output.dtype)),
+                               &of_output)) {
+      return kMost;
+    }
+    bytes = std::min(kMost, bytes + static_cast<size_t>(of_output));
+  }
+  return bytes;
+}
+
 }  // namespace
 
-absl::StatusOr<DecodedRequest> DecodeRequest(
-    const RequestView& request, const ModelSpec& spec,
-    std::shared_ptr<const void> owner) {
+absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
+                                             const ModelSpec& spec,
+                                             std::shared_ptr<const void> owner,
+                                             Admit admit) {
   DecodedRequest decoded;
   if (request.parameters != nullptr) {
     ASSIGN_OR_RETURN(const RequestParameters parameters,
@@ -311,6 +346,8 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
         shapes.CheckInput(static_cast<int>(i), request.inputs[positions[i]]));
   }
   RETURN_IF_ERROR(shapes.CheckBatch());
+  decoded.answer_bytes = AnswerBytes(spec, decoded.outputs, shapes.sizes());
+  RETURN_IF_ERROR(admit(ScatteredBytes(request) + decoded.answer_bytes));
 
   decoded.inputs.reserve(positions.size());
   for (size_t i = 0; i < positions.size(); ++i) {

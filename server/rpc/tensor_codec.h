@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -33,17 +34,23 @@ struct DecodedRequest {
   int64_t rows = 1;      // size of the batch dimension, or 1
   OutputIndices outputs;
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue
-  uint64_t priority = 0;  // in the queue; 0: the model's default
+  uint64_t priority = 0;    // in the queue; 0: the model's default
+  size_t answer_bytes = 0;  // of the outputs, as far as the model can tell
 };
+
+// Asked once, when a request is known to be right but for its elements: whether
+// it may have so many bytes for copies of scattered tensors and for its answer.
+using Admit = absl::FunctionRef<absl::Status(size_t bytes)>;
 
 // Checks a request against a model and finds its tensors. They are views of the
 // request's bytes wherever that is possible, aligned or not, and hold `owner`,
 // which must keep the request alive. Allocates in proportion to what arrived,
-// never to what a shape claims. INVALID_ARGUMENT, or UNIMPLEMENTED for
-// parameters of features that are not offered.
+// never to what a shape claims. INVALID_ARGUMENT; UNIMPLEMENTED for parameters
+// of features that are not offered; what `admit` refuses with.
 absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
                                              const ModelSpec& spec,
-                                             std::shared_ptr<const void> owner);
+                                             std::shared_ptr<const void> owner,
+                                             Admit admit);
 
 // What an answer is wrapped in.
 enum class AnswerForm {

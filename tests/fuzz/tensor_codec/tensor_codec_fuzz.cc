@@ -138,7 +138,7 @@ TEST_P(TensorCodecFuzz, DecodesOrRefuses) {
       if (received == nullptr) continue;
       ++parsed;
       const absl::StatusOr<DecodedRequest> decoded =
-          DecodeRequest(received->view(), seed.spec, received);
+          DecodeRequest(received->view(), seed.spec, received, AdmitAll);
       if (decoded.ok()) {
         ++decoded_ok;
         ExpectSound(*decoded, seed.spec);

@@ -136,16 +136,19 @@ class AllocationTest : public ::testing::Test {
 TEST_F(AllocationTest, OwnPart) {
   CompletionThread completion;
   std::atomic<int> submitted = 0;
-  const InferCall::Services services{*manager_, Clock::Real(), metrics_,
-                                     completion, submitted};
+  Admission admission(1 << 30, metrics_);
+  const InferCall::Services services{*manager_,  Clock::Real(), metrics_,
+                                     completion, submitted,     admission};
   const grpc::Slice slice(SmallRequest().SerializeAsString());
   const grpc::ByteBuffer message(&slice, 1);
   int64_t before = 0;
   for (int i = 0; i < 2 * kRequests; ++i) {
     if (i == kRequests) before = allocations.load();
     absl::Notification done;
+    Admission::Ticket ticket(admission);
     InferCall::Start(services, message, absl::InfiniteFuture(),
-                     AnswerForm::kUnary, [&](const InferCall::Answer& answer) {
+                     AnswerForm::kUnary, ticket,
+                     [&](const InferCall::Answer& answer) {
                        if (answer.status.ok()) done.Notify();
                      });
     ASSERT_TRUE(done.WaitForNotificationWithTimeout(absl::Seconds(30)));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "models/model_manager.h"
 #include "open_inference.pb.h"
 #include "rpc/request_reader.h"
@@ -89,6 +90,8 @@ inline std::shared_ptr<RequestReader> Received(
     const inference::ModelInferRequest& request) {
   return Received(request.SerializeAsString());
 }
+
+inline absl::Status AdmitAll(size_t /*bytes*/) { return absl::OkStatus(); }
 
 template <typename T>
 std::string Bytes(const std::vector<T>& values) {

@@ -14,14 +14,16 @@ class InferCallTest : public ServingTest {
   std::vector<absl::StatusCode> Codes(const std::string& message) {
     CompletionThread completion;
     std::atomic<int> submitted = 0;
-    const InferCall::Services services{*manager_, Clock::Real(), metrics_,
-                                       completion, submitted};
+    Admission admission(1 << 30, metrics_);
+    const InferCall::Services services{*manager_,  Clock::Real(), metrics_,
+                                       completion, submitted,     admission};
     std::vector<absl::StatusCode> codes;
     for (size_t cut = 0; cut <= message.size(); ++cut) {
       const grpc::Slice slices[] = {grpc::Slice(message.substr(0, cut)),
                                     grpc::Slice(message.substr(cut))};
+      Admission::Ticket ticket(admission);
       InferCall::Start(services, grpc::ByteBuffer(slices, 2),
-                       absl::InfiniteFuture(), AnswerForm::kUnary,
+                       absl::InfiniteFuture(), AnswerForm::kUnary, ticket,
                        [&](const InferCall::Answer& answer) {
                          codes.push_back(answer.status.code());
                        });

@@ -157,25 +157,6 @@ TEST_F(InferenceServiceTest, MessagesThatAreNoRequest) {
   EXPECT_TRUE(Infer(Request(1)).ok());
 }
 
-// Keeps the only device thread busy with one request.
-class BusyModel {
- public:
-  BusyModel(FakeLoader& loader, std::function<void()> infer) : loader_(loader) {
-    loader.Hold();
-    thread_ = std::thread(std::move(infer));
-    loader.BlockUntilHeld(1);
-  }
-  ~BusyModel() { Release(); }
-  void Release() {
-    loader_.Release();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  FakeLoader& loader_;
-  std::thread thread_;
-};
-
 TEST_F(InferenceServiceTest, FullQueueIsUnavailable) {
   Serve(1);
   BusyModel busy(loader_, [&] { EXPECT_TRUE(Infer(Request(1)).ok()); });

@@ -8,8 +8,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "models/model_manager.h"
@@ -62,10 +64,10 @@ class ServingTest : public ::testing::Test {
     manager_ = std::make_unique<ModelManager>(ModelManagerOptions(),
                                               *repository_, nullptr, nullptr,
                                               loader_, Clock::Real(), metrics_);
-    RpcServerOptions options;
-    options.address = "127.0.0.1:0";
-    options.server_version = "9.9";
-    auto server = RpcServer::Start(options, *manager_, Clock::Real(), metrics_);
+    options_.address = "127.0.0.1:0";
+    options_.server_version = "9.9";
+    auto server =
+        RpcServer::Start(options_, *manager_, Clock::Real(), metrics_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ =
@@ -132,6 +134,7 @@ class ServingTest : public ::testing::Test {
                                             : inference::ModelStatistics();
   }
 
+  RpcServerOptions options_;  // for Start
   const TempFolder folder_;
   FakeLoader loader_{Answer};
   MetricRegistry metrics_;
@@ -142,6 +145,25 @@ class ServingTest : public ::testing::Test {
   std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
   absl::Mutex mu_;
   bool ready_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// Keeps the only device thread busy with one request.
+class BusyModel {
+ public:
+  BusyModel(FakeLoader& loader, std::function<void()> infer) : loader_(loader) {
+    loader.Hold();
+    thread_ = std::thread(std::move(infer));
+    loader.BlockUntilHeld(1);
+  }
+  ~BusyModel() { Release(); }
+  void Release() {
+    loader_.Release();
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  FakeLoader& loader_;
+  std::thread thread_;
 };
 
 }  // namespace stoker

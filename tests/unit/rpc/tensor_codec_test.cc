@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 absl::StatusOr<DecodedRequest> Decode(const ModelInferRequest& request,
                                       const ModelSpec& spec = TextModel()) {
   const auto received = Received(request);
-  return DecodeRequest(received->view(), spec, received);
+  return DecodeRequest(received->view(), spec, received, AdmitAll);
 }
 
 TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
@@ -27,7 +27,7 @@ TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
   request.mutable_raw_input_contents()->SwapElements(0, 2);
   const auto received = Received(request);
   const absl::StatusOr<DecodedRequest> decoded =
-      DecodeRequest(received->view(), TextModel(), received);
+      DecodeRequest(received->view(), TextModel(), received, AdmitAll);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
 
   ASSERT_EQ(decoded->inputs.size(), 3u);
@@ -85,6 +85,31 @@ TEST(DecodeRequest, TimeoutAndPriorityReachTheQueue) {
   (*request.mutable_parameters())["priority"].set_uint64_param(2);
   EXPECT_EQ(Decode(request)->timeout, absl::Microseconds(1500));
   EXPECT_EQ(Decode(request)->priority, 2u);
+}
+
+// The answer's size, and that of tensors that must be joined, are known before
+// anything is copied.
+TEST(DecodeRequest, AsksBeforeItCopies) {
+  const std::string bytes = TextRequest(2, 3).SerializeAsString();
+  const std::vector<std::string> pieces = {bytes.substr(0, 110),
+                                           bytes.substr(110)};
+  const auto received = Received(InSlices(pieces));
+  size_t asked = 0;
+  absl::StatusOr<DecodedRequest> decoded = DecodeRequest(
+      received->view(), TextModel(), received, [&](size_t wanted) {
+        asked += wanted;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->answer_bytes, 2 * 4 * 4u + 2 * 8u);
+  EXPECT_EQ(asked, decoded->answer_bytes + 48);  // ids, which the cut is in
+  EXPECT_NE(decoded->inputs[0].owner, received);
+  EXPECT_EQ(decoded->inputs[1].owner, received);
+
+  decoded = DecodeRequest(received->view(), TextModel(), received, [](size_t) {
+    return absl::ResourceExhaustedError("no");
+  });
+  EXPECT_EQ(decoded.status(), absl::ResourceExhaustedError("no"));
 }
 
 struct Fault {

@@ -1,0 +1,68 @@
+#include "base/memory_limit.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/fakes/temp_folder.h"
+
+namespace stoker {
+namespace {
+
+class MemoryLimitTest : public ::testing::Test {
+ protected:
+  MemoryLimitTest() {
+    Write("proc/meminfo", "MemTotal:       1000 kB\nMemFree:    10 kB\n");
+  }
+  void Write(const std::string& path, const std::string& content) {
+    const std::filesystem::path file = root_ / path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << content;
+  }
+  int64_t Limit() const { return MemoryLimit(root_.path() + "/"); }
+
+  const TempFolder root_;
+};
+
+TEST_F(MemoryLimitTest, OfTheMachineWithoutGroups) {
+  EXPECT_EQ(Limit(), 1024'000);
+  Write("proc/self/cgroup", "0::/\n");
+  EXPECT_EQ(Limit(), 1024'000);
+}
+
+TEST_F(MemoryLimitTest, Version2TakesTheLeastOnTheWayUp) {
+  Write("proc/self/cgroup", "0::/pods/one\n");
+  Write("sys/fs/cgroup/pods/one/memory.max", "max\n");
+  EXPECT_EQ(Limit(), 1024'000);
+  Write("sys/fs/cgroup/pods/memory.max", "700000\n");
+  EXPECT_EQ(Limit(), 700'000);
+  Write("sys/fs/cgroup/pods/one/memory.max", "500000\n");
+  EXPECT_EQ(Limit(), 500'000);
+  Write("sys/fs/cgroup/memory.max", "400000\n");
+  EXPECT_EQ(Limit(), 400'000);
+}
+
+TEST_F(MemoryLimitTest, Version1) {
+  Write("proc/self/cgroup", "5:devices:/a\n4:memory:/box\n0::/\n");
+  // What version 1 says where there is no limit.
+  Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  EXPECT_EQ(Limit(), 1024'000);
+  Write("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "300000\n");
+  EXPECT_EQ(Limit(), 300'000);
+}
+
+TEST_F(MemoryLimitTest, NonsenseLimitsNothing) {
+  Write("proc/self/cgroup", "nonsense\n0::relative\n0::/a:b\n");
+  Write("sys/fs/cgroup/memory.max", "much\n");
+  EXPECT_EQ(Limit(), 1024'000);
+}
+
+TEST(MemoryLimit, OfThisMachine) {
+  EXPECT_GT(MemoryLimit(), int64_t{64} << 20);
+  EXPECT_LT(MemoryLimit(), int64_t{1} << 50);
+}
+
+}  // namespace
+}  // namespace stoker
