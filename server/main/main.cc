@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/cpus.h"
 #include "base/files.h"
+#include "base/heap_trimmer.h"
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
 #include "main/options.h"
@@ -74,11 +75,16 @@ int Die(const absl::Status& status) {
   return 1;
 }
 
-// Blocks until SIGTERM or SIGINT; the caller has blocked both in every thread.
-int WaitForSignal(const sigset_t& signals) {
-  int signal = 0;
-  sigwait(&signals, &signal);
-  return signal;
+// Blocks until SIGTERM or SIGINT, which the caller has blocked in every thread,
+// and keeps house meanwhile.
+int WaitForSignal(const sigset_t& signals, Clock& clock) {
+  HeapTrimmer trimmer;
+  const timespec interval = {.tv_sec = 5, .tv_nsec = 0};
+  for (;;) {
+    const int signal = sigtimedwait(&signals, nullptr, &interval);
+    if (signal > 0) return signal;
+    trimmer.Look(clock.Now());
+  }
 }
 
 int Serve(const Options& options) {
@@ -153,7 +159,7 @@ int Serve(const Options& options) {
   });
   manager.Start();
 
-  const int signal = WaitForSignal(signals);
+  const int signal = WaitForSignal(signals, clock);
   const absl::Time deadline = clock.Now() + options.drain;
   spdlog::info("{}: draining for at most {}", strsignal(signal),
                absl::FormatDuration(options.drain));

@@ -1,0 +1,23 @@
+#include "base/heap_trimmer.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+namespace stoker {
+
+void HeapTrimmer::Look(absl::Time now) {
+  if (Decide(mallinfo2().fordblks, now)) malloc_trim(0);
+}
+
+bool HeapTrimmer::Decide(size_t free_bytes, absl::Time now) {
+  if (since_ == absl::InfinitePast()) since_ = now;
+  least_ = std::min(least_, free_bytes);
+  if (now - since_ < kPeriod) return false;
+  const bool worthwhile = least_ >= kWorthwhileBytes;
+  since_ = now;
+  least_ = free_bytes;
+  return worthwhile;
+}
+
+}  // namespace stoker
