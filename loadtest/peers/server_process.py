@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -68,22 +69,35 @@ class ServerProcess:
     def wait_ready(self, models: tuple[str, ...], seconds: float) -> None:
         """Until every model answers that it is ready; `ready_seconds` counts from the launch."""
         deadline = self._started + seconds
+        # gRPC waits a second before it tries again a port that nobody listens on yet.
+        self._until(self._listens, deadline)
         with triton.InferenceServerClient(self.address) as client:
-            while True:
-                if self._process.poll() is not None:
-                    raise ServerError(
-                        f"ended with {self._process.returncode} before it was ready{self._said()}"
-                    )
+
+            def ready() -> bool:
                 try:
-                    if all(client.is_model_ready(model, client_timeout=5) for model in models):
-                        self.ready_seconds = time.monotonic() - self._started
-                        self.version = client.get_server_metadata().version
-                        return
+                    return all(client.is_model_ready(model, client_timeout=5) for model in models)
                 except triton.InferenceServerException:
-                    pass  # not listening yet, or it doesn't know the model yet
-                if time.monotonic() > deadline:
-                    raise ServerError(f"not ready within {seconds:.0f} s{self._said()}")
-                time.sleep(0.02)
+                    return False  # it doesn't know the model yet
+
+            self._until(ready, deadline)
+            self.ready_seconds = time.monotonic() - self._started
+            self.version = client.get_server_metadata().version
+
+    def _until(self, condition: Callable[[], bool], deadline: float) -> None:
+        while not condition():
+            if self._process.poll() is not None:
+                raise ServerError(f"ended with {self._process.returncode} before it was ready{self._said()}")
+            if time.monotonic() > deadline:
+                raise ServerError(f"not ready within {deadline - self._started:.0f} s{self._said()}")
+            time.sleep(0.01)
+
+    def _listens(self) -> bool:
+        host, port = self.address.split(":")
+        try:
+            socket.create_connection((host, int(port)), timeout=5).close()
+        except OSError:
+            return False
+        return True
 
     def resident_bytes(self) -> int:
         """Of all its processes; pages that several share are counted once (PSS)."""
