@@ -79,7 +79,7 @@ def start_echo(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
 
 
 def start_triton(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
-    """Its Python backend; what was tried is in adapters/README.md."""
+    """Its Python backend; README.md says what was tried."""
     return _start_tritonserver(workspace, workspace.triton_repository(models))
 
 
