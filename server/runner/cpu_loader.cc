@@ -11,6 +11,7 @@
 #include "runner/embedding_bag.h"
 #include "runner/executable_loader.h"
 #include "runner/integer_division.h"
+#include "runner/static_kernels.h"
 #include "runner/torch_errors.h"
 #include "runner/weight_store.h"
 
@@ -52,8 +53,9 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
   KeepErrorsCheap();
   MakeTruncatedDivisionSafe();
   MakeEmbeddingBagsSafe();
-  // nativert warns of every operator that it has no static kernel for, at each
-  // open. Who asks torch for more by its own variable gets it.
+  UseDispatchedKernelsOnly();
+  // nativert warns of every operator that it has no kernel of its own for, at
+  // each open. Who asks torch for more by its own variable gets it.
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   c10::initLogging();
   return std::make_unique<CpuLoader>();

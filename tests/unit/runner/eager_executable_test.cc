@@ -97,6 +97,24 @@ TEST_F(EagerExecutableTest, AMessageIsOneLineWithoutAStackTrace) {
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("frame #")));
 }
 
+// Torch's interpreter has a kernel for this that is wrong (static_kernels.h).
+TEST_F(EagerExecutableTest, ANumberTimesAViewIsRight) {
+  const auto eager = OpenEager("views");
+  ASSERT_NE(eager, nullptr);
+  const std::vector<float> rows = {0, 1, 2,  3,  4,  5,  6,  7,
+                                   8, 9, 10, 11, 12, 13, 14, 15};
+  const RunResult result =
+      MustRun(*eager, {MakeTensor<float>(DataType::kFp32, {2, 8}, rows)});
+  ASSERT_THAT(result.outputs, SizeIs(5));
+  EXPECT_THAT(ValuesOf<float>(result.outputs[0]), ElementsAre(10, 20, 90, 100));
+  EXPECT_THAT(ValuesOf<float>(result.outputs[1]), ElementsAre(0, 40, 80, 120));
+  EXPECT_THAT(ValuesOf<float>(result.outputs[2]), ElementsAre(50, 130));
+  EXPECT_THAT(ValuesOf<float>(result.outputs[3]),
+              ElementsAre(10, 10, 10, 90, 90, 90));
+  EXPECT_THAT(ValuesOf<float>(result.outputs[4]),
+              ElementsAre(40, 50, 60, 70, 120, 130, 140, 150));
+}
+
 TEST_F(EagerExecutableTest, AProgramThatWritesIntoItsInputGetsACopy) {
   const auto eager = OpenEager("counter");
   ASSERT_NE(eager, nullptr);

@@ -95,6 +95,19 @@ class Counter(torch.nn.Module):
         return x.mul_(2) + self.count
 
 
+class Views(torch.nn.Module):
+    """A number times views that aren't dense. For a row of 0 to 7 the answers can be told by heart."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {
+            "slice": x[:, 1:3] * 10,
+            "strided": x[:, ::4] * 10,
+            "column": x[:, 5] * 10,
+            "expanded": x[:, 1:2].expand(-1, 3) * 10,
+            "part": x.chunk(2, 1)[1] * 10,
+        }
+
+
 def programs() -> dict[str, torch.export.ExportedProgram]:
     torch.manual_seed(0)
     batch = Dim("batch", min=1, max=64)
@@ -106,6 +119,7 @@ def programs() -> dict[str, torch.export.ExportedProgram]:
         "lookup": export(Lookup().eval(), lookup, dynamic_shapes=({0: batch}, {0: batch})),
         "dtypes": export(Dtypes(), typed, dynamic_shapes=(tuple({0: batch} for _ in typed),)),
         "wide": export(Wide().eval(), wide, dynamic_shapes=({0: batch},)),
+        "views": export(Views(), (torch.ones(2, 8),), dynamic_shapes=({0: batch},)),
         "counter": export(Counter().eval(), (torch.ones(2, 3),)),
     }
 
