@@ -245,8 +245,52 @@ def ragged() -> Model:
     return Model(_Ragged(), (torch.randn(8),))
 
 
+class _Slow(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(512, 512) / 24)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        h = x.repeat(64, 32)
+        for _ in range(40):
+            h = torch.tanh(h @ self.weight)
+        return {"y": h[: x.shape[0], :16]}
+
+
+def slow() -> Model:
+    """FP32 [batch, 16] → y FP32 [batch, 16], in tens of milliseconds."""
+    batch = Dim("batch", min=1, max=16)
+    yaml = "max_batch_size: 1\ncompile: false\nthreads: 1\n"
+    yaml += "dynamic_batching: {default_queue_policy: {max_queue_size: 8}}\n"
+    return Model(_Slow(), (torch.randn(2, 16),), ({0: batch},), yaml)
+
+
+class _Heavy(_Slow):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return super().forward(x[:, :16])
+
+
+def heavy() -> Model:
+    """FP32 [batch, 1048576] → y FP32 [batch, 16], in tens of milliseconds: four megabytes asked."""
+    model = slow()
+    return Model(_Heavy(), (torch.randn(2, 1 << 20),), model.dynamic_shapes, model.yaml)
+
+
+class _Wide(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": x.repeat(1, 16384)}
+
+
+def wide() -> Model:
+    """FP32 [batch, 16] → y FP32 [batch, 262144]: 64 bytes asked, a megabyte answered."""
+    batch = Dim("batch", min=1, max=16)
+    yaml = "max_batch_size: 1\ncompile: false\nthreads: 1\n"
+    return Model(_Wide(), (torch.randn(2, 16),), ({0: batch},), yaml)
+
+
 MODELS: dict[str, Callable[[], Model]] = {
-    f.__name__: f for f in (mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged)
+    f.__name__: f
+    for f in (mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide)
 }
 
 

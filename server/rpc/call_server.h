@@ -31,8 +31,9 @@ struct CallServerOptions {
   absl::Duration stall_limit = absl::Seconds(60);
   // Called for each call that ends for that reason; on its loop.
   std::function<void()> on_stall = [] {};
-  // Of messages that are being received or wait to be sent. Beyond it gRPC
-  // gives out smaller windows, then ends calls.
+  // Of messages that are being received, are read from, or wait to be sent.
+  // Near it gRPC gives out smaller windows; beyond it, it closes idle
+  // connections and ends calls, whosoever they are.
   size_t max_buffer_bytes = size_t{1} << 30;
 };
 

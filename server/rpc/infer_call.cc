@@ -37,6 +37,7 @@ InferCall::InferCall(const Services& services, const grpc::ByteBuffer& request,
 absl::Status InferCall::Read() {
   RETURN_IF_ERROR(ticket_.Take(request_.bytes().size()));
   request_.Scan();
+  RETURN_IF_ERROR(ticket_.Take(request_.joined_bytes()));
   const size_t left = request_.bytes_to_parse();
   if (left == 0) return absl::OkStatus();
   const size_t held = ticket_.bytes();
@@ -71,9 +72,9 @@ void InferCall::Begin() {
     End(std::move(status));
 }
 
-void InferCall::ReleaseRequest() {
+void InferCall::ReleaseRequest(bool keep_id) {
   if (id_.has_value()) return;
-  id_.emplace(request_.view().id);
+  id_.emplace(keep_id ? request_.view().id : std::string_view());
   request_.Release();
 }
 
@@ -89,8 +90,9 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
       decoded.inputs.begin(), decoded.inputs.end(),
       [this](const Tensor& input) { return input.owner.get() == this; });
   if (copied) {
-    ReleaseRequest();
-    ticket_.Resize(ticket_.bytes() - request_.bytes().size());
+    const size_t released = request_.bytes().size() + request_.joined_bytes();
+    ReleaseRequest(/*keep_id=*/true);
+    ticket_.Resize(ticket_.bytes() - released + id_->size());
   }
 
   auto task = std::make_unique<InferTask>();
@@ -158,7 +160,8 @@ void InferCall::End(const Result& result) {
 // The request was refused, or its batch is over: nobody looks at its bytes any
 // more.
 void InferCall::Deliver(Answer& answer) {
-  ReleaseRequest();
+  ReleaseRequest(/*keep_id=*/form_ == AnswerForm::kStream &&
+                 !answer.status.ok());
   answer.id = *id_;
   ticket_.Resize(Admission::kCallBytes + answer.message.Length());
   done_(answer);

@@ -44,7 +44,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   struct Answer {
     absl::Status status;
     grpc::ByteBuffer message;  // on OK, in the form that was asked for
-    std::string_view id;       // the request's; valid during the call of Done
+    // The request's, of an error in a stream; valid during the call of Done.
+    std::string_view id;
   };
   // May take the answer apart.
   using Done = std::function<void(Answer&)>;
@@ -81,7 +82,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   void Refuse(const absl::Status& status);
   void Deliver(Answer& answer);
   absl::Status ClientStatus(const absl::Status& status);
-  void ReleaseRequest();
+  void ReleaseRequest(bool keep_id);
 
   const Services& services_;
   const absl::Time arrival_;

@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <forward_list>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -81,6 +82,7 @@ class RequestReader {
   const RequestView& view() const { return view_; }
   void Release() {
     bytes_.Release();
+    joined_.clear();
     arena_.reset();
   }
   const MessageBytes& bytes() const { return bytes_; }
@@ -89,6 +91,13 @@ class RequestReader {
   size_t parsed_memory() const {
     return arena_.has_value() ? arena_->SpaceAllocated() + 2 * bytes_to_parse_
                               : 0;
+  }
+
+  // Of texts that lay in two slices and so were copied by Scan.
+  size_t joined_bytes() const {
+    return std::accumulate(
+        joined_.begin(), joined_.end(), size_t{0},
+        [](size_t sum, const std::string& text) { return sum + text.size(); });
   }
 
  private:

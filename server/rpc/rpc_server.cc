@@ -97,9 +97,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   };
   server_options.max_message_bytes = static_cast<int>(
       std::min<size_t>(impl->admission.max_message_bytes(), INT32_MAX));
-  // Messages that are not whole yet come on top of what was admitted.
-  server_options.max_buffer_bytes =
-      options.max_request_bytes + options.max_request_bytes / 4;
+  // Messages that are not whole yet come on top of what was admitted, and may
+  // be as much again: nobody can tell how large they will be.
+  server_options.max_buffer_bytes = 2 * options.max_request_bytes;
   ASSIGN_OR_RETURN(impl->server,
                    CallServer::Start(server_options, impl->Methods(), clock));
   spdlog::info("gRPC listens on {}, port {}", options.address,

@@ -13,6 +13,15 @@ import torch
 from grpc import StatusCode
 
 from tests.integration.daemon import Daemon
+from tests.integration.http2 import (
+    DATA,
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    SETTINGS,
+    frame,
+    header_block,
+)
 from tests.integration.wire import Request, assert_same, eager, raw_request, read, refusal, stub
 
 ROWS = {"x": torch.linspace(-1, 1, 32).reshape(2, 16)}
@@ -113,35 +122,17 @@ def test_flipped_bits(channel: grpc.Channel) -> None:
             )
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    """Of HTTP/2."""
-    return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
-
-
 def in_two_frames(daemon: Daemon, first: bytes, second: bytes) -> bytes:
     """ModelInfer with a message in two DATA frames; what came back, up to the status."""
-    headers = {
-        ":method": "POST",
-        ":scheme": "http",
-        ":path": "/inference.GRPCInferenceService/ModelInfer",
-        ":authority": "localhost",
-        "content-type": "application/grpc",
-        "te": "trailers",
-    }
-    # Each header as a literal that is not indexed.
-    block = b"".join(
-        bytes([0, len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
-        for name, value in headers.items()
-    )
     prefix = struct.pack(">BI", 0, len(first) + len(second))
     received = b""
     with socket.create_connection(("127.0.0.1", daemon.port), timeout=30) as connection:
         connection.sendall(
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-            + frame(4, 0, 0, b"")
-            + frame(1, 4, 1, block)
-            + frame(0, 0, 1, prefix + first)
-            + frame(0, 1, 1, second)
+            + frame(SETTINGS, 0, 0, b"")
+            + frame(HEADERS, END_HEADERS, 1, header_block("ModelInfer"))
+            + frame(DATA, 0, 1, prefix + first)
+            + frame(DATA, END_STREAM, 1, second)
         )
         while b"grpc-status" not in received:
             piece = connection.recv(65536)

@@ -1,0 +1,168 @@
+"""Proves that a client which stalls, leaves or lies loses its own requests and nobody else's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+import torch
+
+from tests.integration.daemon import Daemon, eventually
+from tests.integration.http2 import RawClient, message
+from tests.integration.wire import assert_same, eager, raw_request, read, stub
+
+MEMORY_MB = 64
+X = {"x": torch.linspace(-1, 1, 16).reshape(1, 16)}
+SLOW = raw_request("slow", X)
+IDENTITY = raw_request("identity", X)
+WIDE = raw_request("wide", X)
+
+
+@pytest.fixture(scope="module")
+def daemon(serving: Callable[..., Daemon]) -> Daemon:
+    return serving(["slow", "identity", "wide"], f"--max-request-memory-mb={MEMORY_MB}", uncompiled=True)
+
+
+@pytest.fixture(autouse=True)
+def others_are_served(daemon: Daemon) -> Iterator[None]:
+    """Another client asks all the time and gets every answer; then nothing is left behind."""
+    stop = threading.Event()
+    wrong: list[object] = []
+    answers = 0
+
+    def ask() -> None:
+        nonlocal answers
+        with grpc.insecure_channel(daemon.address) as channel:
+            while not stop.is_set():
+                try:
+                    assert_same(read(stub(channel).ModelInfer(IDENTITY, timeout=30)), eager("identity", X))
+                    answers += 1
+                except (grpc.RpcError, AssertionError) as error:
+                    wrong.append(error)
+                stop.wait(0.002)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    try:
+        eventually(lambda: answers > 0 or bool(wrong), "the other client is answered")
+        yield
+        seen = answers
+        eventually(lambda: answers > seen + 20 or bool(wrong), "the other client is answered still")
+    finally:
+        stop.set()
+        asker.join()
+    assert not wrong, wrong[:3]
+    eventually(lambda: daemon.metric("stoker_request_memory_bytes") == 0, "all memory is given back", 20)
+    assert not daemon.ended()
+
+
+def waiting(daemon: Daemon) -> float:
+    return daemon.metric("stoker_queue_length", model="slow")
+
+
+def test_stalls_in_the_middle_of_a_message(daemon: Daemon) -> None:
+    before = daemon.rss_bytes()
+    clients = [RawClient(daemon.port) for _ in range(50)]
+    for client in clients:
+        for _ in range(10):
+            stream = client.open()
+            client.send(stream, message(b"", claimed=1 << 20))
+            client.send(stream, bytes(2000))
+    eventually(
+        lambda: daemon.metric("stoker_request_memory_bytes") >= 500 * (16 << 10), "500 calls are open", 20
+    )
+    assert daemon.rss_bytes() - before < MEMORY_MB << 20
+    for client in clients:
+        client.reset()
+
+
+def test_claims_gigabytes(daemon: Daemon) -> None:
+    """No memory follows the claim; gRPC judges the length when the message is whole, which these never are."""
+    before = daemon.rss_bytes()
+    clients = [RawClient(daemon.port) for _ in range(30)]
+    for client in clients:
+        for claimed in ((1 << 31) - 1, 1 << 31, (1 << 32) - 1):
+            client.send(client.open(), message(bytes(10_000), claimed))
+    eventually(
+        lambda: daemon.metric("stoker_request_memory_bytes") >= 90 * (16 << 10), "90 calls are open", 20
+    )
+    assert daemon.rss_bytes() - before < 32 << 20
+    for client in clients:
+        client.reset()
+
+
+def test_sends_half_of_too_much(daemon: Daemon) -> None:
+    """Six messages of 31 MB, none of them whole: gRPC's own limit holds, and takes back its windows."""
+    before = daemon.rss_bytes()
+    clients = [RawClient(daemon.port) for _ in range(6)]
+    size = 31 << 20
+
+    def send(client: RawClient) -> None:
+        stream = client.open()
+        client.send(stream, message(b"", claimed=size))
+        client.send_within_windows(stream, size // 3, seconds=3)
+
+    senders = [threading.Thread(target=send, args=(client,)) for client in clients]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    assert daemon.rss_bytes() - before < 2 * (MEMORY_MB << 20)
+    for client in clients:
+        client.reset()
+    eventually(lambda: daemon.rss_bytes() < before + (64 << 20), "the system has its memory back", 60)
+
+
+def test_leaves_while_queued(daemon: Daemon) -> None:
+    answered = daemon.metric("stoker_requests_total", model="slow", outcome="ok")
+    clients = [RawClient(daemon.port) for _ in range(6)]
+    for client in clients:
+        stream = client.open()
+        client.send(stream, message(SLOW.SerializeToString()), last=True)
+    eventually(lambda: waiting(daemon) >= 4, "requests wait", 20)
+    for client in clients:
+        client.reset()
+    eventually(lambda: waiting(daemon) == 0, "none waits", 20)
+    # The one that ran, or two, ran in vain; the others cost no device time.
+    ran = daemon.metric("stoker_requests_total", model="slow", outcome="ok") - answered
+    assert ran <= 2
+    with grpc.insecure_channel(daemon.address) as channel:
+        stub(channel).ModelInfer(SLOW, timeout=30)
+
+
+def test_never_reads_its_answers(daemon: Daemon) -> None:
+    """A stream of 500 requests for a megabyte each, whose answers nobody takes."""
+    before = daemon.rss_bytes()
+    with RawClient(daemon.port) as client:
+        stream = client.open("ModelStreamInfer")
+        one = message(WIDE.SerializeToString())
+        for _ in range(500):
+            client.send(stream, one)
+        eventually(
+            lambda: daemon.metric("stoker_request_memory_bytes") > 16 << 20, "answers pile up", 20
+        )
+        # No more than 64 requests of a stream are under way, and no more than half of all memory is held.
+        for _ in range(20):
+            held = daemon.metric("stoker_request_memory_bytes")
+            assert held <= (MEMORY_MB // 2 + 2) << 20, held
+        assert daemon.rss_bytes() - before < 2 * (MEMORY_MB << 20)
+
+
+def test_resets_calls_at_once(daemon: Daemon) -> None:
+    """Opens calls and drops the connection, again and again."""
+    for _ in range(200):
+        client = RawClient(daemon.port)
+        for _ in range(20):
+            stream = client.open()
+            client.send(stream, message(IDENTITY.SerializeToString()), last=True)
+        client.reset()
+
+
+def test_headers_without_end(daemon: Daemon) -> None:
+    """More metadata than any call needs."""
+    with grpc.insecure_channel(daemon.address, options=[("grpc.max_metadata_size", 1 << 20)]) as channel:
+        with pytest.raises(grpc.RpcError) as refused:
+            stub(channel).ModelInfer(IDENTITY, timeout=30, metadata=[("x", "y" * 100_000)])
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
