@@ -22,6 +22,17 @@ TEST(Sha256Test, KnownDigests) {
             "f1809a48a497200e046d39ccc7112cd0");
 }
 
+TEST(Sha256Test, PiecesMakeTheWhole) {
+  const std::string bytes(1000, 'x');
+  for (const size_t cut : {size_t{0}, size_t{1}, size_t{63}, size_t{64},
+                           size_t{999}, size_t{1000}}) {
+    Sha256 digest;
+    digest.Add(bytes.substr(0, cut));
+    digest.Add(bytes.substr(cut));
+    EXPECT_EQ(digest.Hex(), Sha256Hex(bytes)) << cut;
+  }
+}
+
 TEST(Sha256Test, FileEqualsItsBytes) {
   TempFolder folder;
   for (const size_t size : {size_t{0}, size_t{1}, size_t{256 * 1024},

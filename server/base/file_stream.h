@@ -1,0 +1,101 @@
+// Files that are read or written from front to back, for those that may be too
+// large for memory (base/files.h handles whole files). Errors carry the path
+// and strerror, with the codes of base/errno_status.h.
+//
+// Movable; one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace stoker {
+
+// An open descriptor, closed at the end; -1: none.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor();
+
+  int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+class InputFile {
+ public:
+  // A pipe will do as well.
+  static absl::StatusOr<InputFile> Open(const std::string& path);
+
+  // Fills the buffer; fewer bytes than that come only at the file's end.
+  absl::StatusOr<size_t> Read(char* buffer, size_t bytes);
+
+  const std::string& path() const { return path_; }
+  int descriptor() const { return fd_.get(); }
+  // When it was opened; nullopt of what is not a regular file.
+  std::optional<int64_t> size() const { return size_; }
+
+ private:
+  InputFile(std::string path, FileDescriptor fd, std::optional<int64_t> size)
+      : path_(std::move(path)), fd_(std::move(fd)), size_(size) {}
+
+  std::string path_;
+  FileDescriptor fd_;
+  std::optional<int64_t> size_;
+};
+
+class OutputFile {
+ public:
+  // Mode 0600. ALREADY_EXISTS when there is anything by that name.
+  static absl::StatusOr<OutputFile> Create(const std::string& path);
+
+  absl::Status Write(std::string_view bytes);
+  // Reports what some file systems only say at the end. Not durable yet.
+  absl::Status Close();
+
+ private:
+  OutputFile(std::string path, FileDescriptor fd)
+      : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  std::string path_;
+  FileDescriptor fd_;
+};
+
+// A file that has no name until it is complete, so that nobody ever sees half
+// of it. Without PublishAs nothing is left behind, but for a killed process: a
+// hidden file ".draft-<random>" in the folder.
+class DraftFile {
+ public:
+  static absl::StatusOr<DraftFile> CreateIn(const std::string& folder);
+  DraftFile(DraftFile&& other) noexcept;
+  DraftFile& operator=(DraftFile&&) = delete;
+  ~DraftFile();
+
+  absl::Status Write(std::string_view bytes);
+  // Makes it durable, readable by all, and renames it to `path`, which must be
+  // on the same file system and is replaced when it exists. The last call.
+  absl::Status PublishAs(const std::string& path);
+
+ private:
+  DraftFile(std::string path, FileDescriptor fd)
+      : path_(std::move(path)), fd_(std::move(fd)) {}
+
+  std::string path_;  // empty once published or moved from
+  FileDescriptor fd_;
+};
+
+}  // namespace stoker
