@@ -16,7 +16,7 @@ packages=(
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   python3 python3-dev python3-venv
 )
-test_packages=(clang clang-format clang-tidy prometheus)
+test_packages=(clang clang-format clang-tidy docker-registry openssl prometheus skopeo)
 need_disk_kb=$((5 * 1024 * 1024))
 
 missing_packages() {

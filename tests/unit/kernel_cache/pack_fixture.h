@@ -1,0 +1,108 @@
+// Kernel caches with small entries, and packs made of them.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "gtest/gtest.h"
+#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/pack.h"
+#include "kernel_cache/ustar.h"
+#include "metrics/metrics.h"
+#include "tests/fakes/temp_folder.h"
+#include "tests/unit/kernel_cache/staged_artifact.h"
+
+namespace stoker {
+
+// Of a bucket of a model, on some machine.
+inline KeyFactors FactorsOf(const std::string& bucket) {
+  return {{"cpu.march", "x86-64-v4"},
+          {"device", "cpu"},
+          {"graph", "9a3f"},
+          {"size.batch", bucket},
+          {"torch", "2.11.0"}};
+}
+
+inline std::string PackManifest(const KeyFactors& factors,
+                                const ArtifactFiles& files) {
+  nlohmann::json manifest = ManifestOf(ArtifactKey(factors), files);
+  manifest["factors"] = factors;
+  manifest["bucket"] = "batch=" + factors.at("size.batch");
+  return manifest.dump(1);
+}
+
+// name → content, in the order of an archive.
+using ArchiveFiles = std::vector<std::pair<std::string, std::string>>;
+
+// A tar archive of those files as packs have them.
+inline std::string ArchiveOf(const ArchiveFiles& files) {
+  std::string archive;
+  for (const auto& [name, content] : files) {
+    const auto bytes = static_cast<int64_t>(content.size());
+    archive += *UstarHeader(name, bytes) + content +
+               std::string(UstarPadding(bytes), '\0');
+  }
+  return archive + std::string(kUstarEndBytes, '\0');
+}
+
+// What the bytes of an archive of small files with short names hold.
+inline ArchiveFiles FilesOf(const std::string& archive) {
+  ArchiveFiles files;
+  for (size_t at = 0; archive.at(at) != '\0';) {
+    const std::string header = archive.substr(at, kUstarBlockBytes);
+    const std::string prefix = header.c_str() + 345;
+    const std::string name = header.c_str();
+    const int64_t bytes = UstarSize(header).value();
+    at += kUstarBlockBytes;
+    files.emplace_back(prefix.empty() ? name : prefix + "/" + name,
+                       archive.substr(at, static_cast<size_t>(bytes)));
+    at += static_cast<size_t>(bytes) + UstarPadding(bytes);
+  }
+  return files;
+}
+
+class PackFixture : public testing::Test {
+ protected:
+  std::unique_ptr<KernelCache> Open(const std::string& name,
+                                    Files& files = Files::Real()) {
+    auto cache = KernelCache::Open({.root = folder_ / name}, files, metrics_);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    return cache.ok() ? *std::move(cache) : nullptr;
+  }
+
+  static ArtifactKey Add(KernelCache& cache, const KeyFactors& factors,
+                         const ArtifactFiles& files = SmallArtifact()) {
+    const ArtifactKey key(factors);
+    const std::string folder = *cache.NewStagingFolder(key);
+    StageArtifact(folder, key, files);
+    WriteBytes(folder + "/manifest.json", PackManifest(factors, files));
+    const absl::Status committed = cache.Commit(key, folder).status();
+    EXPECT_TRUE(committed.ok()) << committed;
+    return key;
+  }
+
+  // The path of a pack of everything in the cache.
+  std::string Export(KernelCache& cache, const SigningKey* signer = nullptr,
+                     const std::string& name = "test.pack") {
+    const absl::Status exported =
+        ExportPack(cache, cache.Keys(), folder_ / name, signer).status();
+    EXPECT_TRUE(exported.ok()) << exported;
+    return folder_ / name;
+  }
+
+  // Names below <cache>/v1/<folder>.
+  std::vector<std::string> Names(const std::string& cache,
+                                 const std::string& folder) {
+    return *Files::Real().List(folder_ / (cache + "/v1/" + folder));
+  }
+
+  TempFolder folder_{TempFolder::Where::kMemory};
+  MetricRegistry metrics_;
+  const SignaturePolicy anybody_{.allow_unsigned = true};
+};
+
+}  // namespace stoker
