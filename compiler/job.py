@@ -6,6 +6,7 @@ Runs in a process of its own, because torch keeps state between compiles that ch
 from __future__ import annotations
 
 import contextlib
+import json
 import resource
 import shutil
 import time
@@ -21,9 +22,8 @@ from compiler.refused import Refused
 from compiler.specialise import Specialised, specialise
 from compiler.work_folder import temporary_files_in
 
-# The wrapper only allocates and calls kernels. MiniLM's costs 0.4 to 3 s more to build with O1, and
-# runs no faster.
-WRAPPER_OPTIMISATION = "O0"
+# Factors of the key with this prefix are options of TorchInductor, as JSON.
+OPTION = "inductor."
 
 ARTIFACT = "model.so"
 EXTERN_NODES = "model.json"
@@ -77,8 +77,19 @@ class Job:
             raise ValueError(
                 f"recipe: this compiler makes {RECIPE}, the job asks for {job.factors['recipe']}"
             )
+        cxx = toolchain.compiler_name()
+        if job.factors.get("cxx", cxx) != cxx:
+            raise ValueError(f"cxx: the compiler here is {cxx}, the job asks for {job.factors['cxx']}")
         toolchain.check_target(job.march, job.simdlen)
         return job
+
+    def options(self) -> dict[str, Any]:
+        """What the key says of TorchInductor's options. Raises ValueError for text that is not JSON."""
+        return {
+            name.removeprefix(OPTION): json.loads(value)
+            for name, value in self.factors.items()
+            if name.startswith(OPTION)
+        }
 
 
 @dataclass
@@ -159,15 +170,15 @@ def _build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bu
     from torch._inductor.compile_fx import compile_fx_aot
 
     options = {
-        "aot_inductor.package": True,
-        "aot_inductor.output_path": str(work),
-        # The weights are bound when the artifact is opened, under their own names and unchanged.
+        # What a job without a key's factors gets: the weights bound when the artifact is opened.
         "aot_inductor.package_constants_in_so": False,
         "always_keep_tensor_constants": True,
         "joint_graph_constant_folding": False,
         "aot_inductor.use_runtime_constant_folding": False,
         "freezing": False,
-        "aot_inductor.compile_wrapper_opt_level": WRAPPER_OPTIMISATION,
+        **job.options(),
+        "aot_inductor.package": True,
+        "aot_inductor.output_path": str(work),
         "cpp.threads": job.threads,
     }
     with codegen.installed(before_build=lambda: phases.enter("build")) as generated:

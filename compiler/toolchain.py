@@ -84,6 +84,13 @@ def _vector_isas() -> list:
 
 
 @functools.cache
+def compiler_name() -> str:
+    """The compiler as the daemon names it in keys (server/runner/toolchain.cc): "g++ 12.2.0"."""
+    answer = subprocess.run([str(WRAPPER), "-dumpfullversion"], capture_output=True, text=True, check=True)
+    return f"{Path(os.environ.get('STOKER_CXX') or 'g++').name} {answer.stdout.strip()}"
+
+
+@functools.cache
 def compiler_version() -> str:
     """The first line of the compiler's --version."""
     answer = subprocess.run([str(WRAPPER), "--version"], capture_output=True, text=True, check=True)

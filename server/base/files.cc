@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -49,6 +51,27 @@ class FlockLock : public FileLock {
 
  private:
   const Descriptor descriptor_;  // closing it releases the lock
+};
+
+class ProcFolder : public OpenFolder {
+ public:
+  explicit ProcFolder(Descriptor descriptor)
+      : OpenFolder(UniqueSpelling(descriptor.get())),
+        descriptor_(std::move(descriptor)) {}
+
+ private:
+  // Descriptors are used again, so a counter goes into the name: each of its
+  // bits is a step that leads nowhere, "/." for 1 and "/" for 0.
+  static std::string UniqueSpelling(int fd) {
+    static std::atomic<uint32_t> counter = 0;
+    std::string path = absl::StrCat("/proc/self/fd/", fd);
+    for (uint32_t n = counter.fetch_add(1); n != 0; n >>= 1) {
+      path += (n & 1) != 0 ? "/." : "/";
+    }
+    return path;
+  }
+
+  const Descriptor descriptor_;
 };
 
 std::string ParentOf(const std::string& path) {
@@ -190,16 +213,42 @@ class RealFiles : public Files {
     return FileInfo{.type = TypeOf(info.st_mode),
                     .bytes = info.st_size,
                     .owner = info.st_uid,
-                    .permissions = info.st_mode & 07777};
+                    .permissions = info.st_mode & 07777,
+                    .modified = absl::TimeFromTimespec(info.st_mtim)};
+  }
+
+  absl::StatusOr<std::unique_ptr<OpenFolder>> Hold(
+      const std::string& folder) override {
+    Descriptor held(folder, O_PATH | O_DIRECTORY);
+    if (!held.ok()) return LastError("open folder", folder);
+    return std::make_unique<ProcFolder>(std::move(held));
+  }
+
+  absl::Status Touch(const std::string& path) override {
+    if (utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0) {
+      return LastError("touch", path);
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<std::unique_ptr<FileLock>> TryLock(
       const std::string& path) override {
+    return TryFlock(path, LOCK_EX);
+  }
+
+  absl::StatusOr<std::unique_ptr<FileLock>> TryShare(
+      const std::string& path) override {
+    return TryFlock(path, LOCK_SH);
+  }
+
+ private:
+  static absl::StatusOr<std::unique_ptr<FileLock>> TryFlock(
+      const std::string& path, int kind) {
     while (true) {
       // Read-only, so that an existing lock file on a read-only disk will do.
       Descriptor file(path, O_RDONLY | O_CREAT);
       if (!file.ok()) return LastError("open lock file", path);
-      if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (flock(file.get(), kind | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return nullptr;
         if (errno == EINTR) continue;
         return LastError("lock", path);

@@ -12,10 +12,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace stoker {
 
@@ -26,12 +28,29 @@ class FileLock {
   virtual ~FileLock() = default;
 };
 
+// A folder that is held open. `path()` leads to that very folder, wherever it
+// is moved and whatever takes its name, for as long as this object lives. No
+// two objects of a process ever have the same path, so that dlopen, which tells
+// libraries apart by their names first, never takes one for another.
+class OpenFolder {
+ public:
+  virtual ~OpenFolder() = default;
+  const std::string& path() const { return path_; }
+
+ protected:
+  explicit OpenFolder(std::string path) : path_(std::move(path)) {}
+
+ private:
+  const std::string path_;
+};
+
 struct FileInfo {
   enum class Type { kFile, kFolder, kLink, kOther };
   Type type = Type::kOther;
   int64_t bytes = 0;
   uid_t owner = 0;
   mode_t permissions = 0;  // the twelve bits of chmod
+  absl::Time modified = absl::InfinitePast();
 };
 
 class Files {
@@ -60,11 +79,21 @@ class Files {
   virtual absl::StatusOr<int64_t> Size(const std::string& path) = 0;
   // Of `path` itself: a link is described, not followed.
   virtual absl::StatusOr<FileInfo> Stat(const std::string& path) = 0;
+  // Follows links. NOT_FOUND when there is nothing, FAILED_PRECONDITION when it
+  // is no folder.
+  virtual absl::StatusOr<std::unique_ptr<OpenFolder>> Hold(
+      const std::string& folder) = 0;
+  // Sets the time of modification to now.
+  virtual absl::Status Touch(const std::string& path) = 0;
   // Takes the lock without waiting; null when somebody else holds it. Creates
   // the file when missing. Whoever holds the lock may remove the file: a later
   // taker gets a lock on a file that is there, never on one that was removed
   // meanwhile.
   virtual absl::StatusOr<std::unique_ptr<FileLock>> TryLock(
+      const std::string& path) = 0;
+  // The same, but any number may share it; TryLock and TryShare exclude each
+  // other.
+  virtual absl::StatusOr<std::unique_ptr<FileLock>> TryShare(
       const std::string& path) = 0;
 
   // The machine's file system. Lives for ever.

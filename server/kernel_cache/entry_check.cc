@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
 #include "base/sha256.h"
 #include "nlohmann/json.hpp"
@@ -142,29 +143,12 @@ EntryCheck CheckSeal(Files& files, const std::string& folder,
   return {.result = Result::kGood};
 }
 
-// Why manifest.json could not be read: no entry, or one that lost it.
-EntryCheck NoManifest(Files& files, const std::string& folder,
-                      const absl::Status& status) {
-  if (!absl::IsNotFound(status)) return Unreadable(status);
-  const absl::Status folder_status = files.Stat(folder).status();
-  if (absl::IsNotFound(folder_status)) return {.result = Result::kAbsent};
-  if (!folder_status.ok()) return Unreadable(folder_status);
-  return Damaged(kReasonMissing, std::string(status.message()));
-}
-
-}  // namespace
-
-std::string SealOf(std::string_view manifest_json) {
-  return absl::StrCat(Sha256Hex(manifest_json), "  ", Absl(kManifestName),
-                      "\n");
-}
-
-EntryCheck CheckEntry(Files& files, const std::string& folder,
-                      const ArtifactKey& key, EntryKind kind) {
+EntryCheck CheckFolder(Files& files, const std::string& folder,
+                       const ArtifactKey& key, EntryKind kind) {
   const std::string manifest_path =
       absl::StrCat(folder, "/", Absl(kManifestName));
   absl::StatusOr<std::string> manifest = files.Read(manifest_path);
-  if (!manifest.ok()) return NoManifest(files, folder, manifest.status());
+  if (!manifest.ok()) return ReadError(manifest.status());
   if (kind == EntryKind::kCommitted) {
     EntryCheck seal = CheckSeal(files, folder, *manifest);
     if (seal.result != Result::kGood) return seal;
@@ -186,6 +170,26 @@ EntryCheck CheckEntry(Files& files, const std::string& folder,
   return {.result = Result::kGood,
           .manifest_json = *std::move(manifest),
           .bytes = bytes};
+}
+
+}  // namespace
+
+std::string SealOf(std::string_view manifest_json) {
+  return absl::StrCat(Sha256Hex(manifest_json), "  ", Absl(kManifestName),
+                      "\n");
+}
+
+EntryCheck CheckEntry(Files& files, const std::string& folder,
+                      const ArtifactKey& key, EntryKind kind) {
+  absl::StatusOr<std::unique_ptr<OpenFolder>> held = files.Hold(folder);
+  if (absl::IsNotFound(held.status())) return {.result = Result::kAbsent};
+  if (!held.ok()) return Unreadable(held.status());
+  const std::string& path = (*held)->path();
+  EntryCheck check = CheckFolder(files, path, key, kind);
+  // For people, the name that they know it by.
+  absl::StrReplaceAll({{path, folder}}, &check.detail);
+  if (check.result == Result::kGood) check.verified = *std::move(held);
+  return check;
 }
 
 }  // namespace stoker

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,8 @@ struct EntryCheck {
   std::string detail;         // what was expected and what came
   std::string manifest_json;  // when good
   int64_t bytes = 0;          // when good, of all files
+  // When good: the very files that were verified are below its path.
+  std::shared_ptr<const OpenFolder> verified;
 };
 
 // kStaged: as the compile worker leaves it, a seal may be there or not.

@@ -1,9 +1,9 @@
 #include "kernel_cache/kernel_cache.h"
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +16,7 @@
 #include "kernel_cache/entry_check.h"
 #include "kernel_cache/staging_area.h"
 #include "metrics/catalog.h"
+#include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 
 namespace stoker {
@@ -33,32 +34,15 @@ constexpr int kMaxPublishAttempts = 4;
 constexpr const char* kFolders[] = {"entries", "staging", "quarantine",
                                     "locks",   "notes",   "scratch"};
 
-// An artifact is code: nobody else may be able to put one here.
-absl::Status CheckPrivate(Files& files, const std::string& folder) {
-  ASSIGN_OR_RETURN(const FileInfo info, files.Stat(folder));
-  if (info.type != FileInfo::Type::kFolder) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("kernel cache ", folder, " is not a folder"));
-  }
-  if (info.owner != geteuid()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("kernel cache ", folder, " belongs to user ", info.owner,
-                     ", expected ", geteuid()));
-  }
-  if ((info.permissions & 022) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "kernel cache ", folder, " may be written by others (mode 0",
-        absl::Hex(info.permissions >> 6 & 7),
-        absl::Hex(info.permissions >> 3 & 7), absl::Hex(info.permissions & 7),
-        "), expected 0700"));
-  }
-  return absl::OkStatus();
-}
-
 bool IsNoteName(std::string_view name) {
   return !name.empty() && name.front() != '.' &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789._-") ==
              std::string_view::npos;
+}
+
+absl::Status NoteNameError(std::string_view name) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "note name \"", Absl(name), "\", expected [a-z0-9_-][a-z0-9._-]*"));
 }
 
 absl::Status EmptyKeyError() {
@@ -68,59 +52,102 @@ absl::Status EmptyKeyError() {
 }  // namespace
 
 struct KernelCache::Impl {
-  Impl(std::string root, Files& f, MetricRegistry& m)
-      : home(std::move(root)),
+  Impl(std::vector<CacheLayer> all, Files& f, MetricRegistry& m)
+      : layers(std::move(all)),
+        top(layers.front()),
+        home(top.home()),
         files(f),
         metrics(m),
         staging(absl::StrCat(home, "/staging"), f) {}
 
-  std::string EntryFolder(const ArtifactKey& key) const {
-    return absl::StrCat(home, "/entries/", key.hex().substr(0, 2), "/",
-                        key.hex());
-  }
-  std::string NotesFolder(const ArtifactKey& key) const {
-    return absl::StrCat(home, "/notes/", key.hex());
-  }
+  absl::Status CheckRoot(const std::string& root) const;
+  absl::Status MakeRoot();
 
-  EntryCheck Check(const ArtifactKey& key) const {
-    return CheckEntry(files, EntryFolder(key), key, EntryKind::kCommitted);
+  std::string LockPath(const ArtifactKey& key, const char* suffix) const {
+    return absl::StrCat(home, "/locks/", key.hex(), suffix);
   }
-  CacheEntry Found(const ArtifactKey& key, EntryCheck check);
+  // Null when there is none to be had.
+  std::shared_ptr<const FileLock> Lease(const ArtifactKey& key) const;
+
+  CacheEntry Found(const ArtifactKey& key, EntryCheck check, int layer,
+                   std::shared_ptr<const FileLock> lease);
+  std::optional<CacheEntry> LookupIn(int layer, const ArtifactKey& key,
+                                     bool& damaged);
   EntryCheck SetAsideIfBad(const ArtifactKey& key);
   absl::Status MoveToQuarantine(const ArtifactKey& key, std::string_view label,
                                 std::string_view reason);
   absl::StatusOr<CacheEntry> Publish(const ArtifactKey& key,
                                      const std::string& staging_folder,
                                      EntryCheck staged);
-  void CountRequest(const char* result) {
-    metrics.Counter(metric::kCacheRequests, {{"result", result}}).Add();
+  bool EvictOne(const Eviction& eviction);
+
+  bool IsMasked(int layer, const ArtifactKey& key) {
+    absl::MutexLock lock(&mu);
+    return masked.contains({layer, key});
+  }
+  void CountRequest(std::string_view layer, std::string_view result) {
+    metrics
+        .Counter(metric::kCacheRequests, {{"layer", std::string(layer)},
+                                          {"result", std::string(result)}})
+        .Add();
+  }
+  void CountRejection(std::string_view reason) {
+    metrics.Counter(metric::kCacheRejections, {{"reason", std::string(reason)}})
+        .Add();
   }
   void CountCommit(const char* result) {
     metrics.Counter(metric::kCacheCommits, {{"result", result}}).Add();
   }
 
+  const std::vector<CacheLayer> layers;  // the root first
+  const CacheLayer& top;
   const std::string home;  // <root>/v1
 
   Files& files;
   MetricRegistry& metrics;
   StagingArea staging;
+  absl::Status writable;  // written by Open only
 
   absl::Mutex mu;
-  std::map<ArtifactKey, int64_t> seen_bytes ABSL_GUARDED_BY(mu);
+  // Entries of layers that could not be opened or run.
+  std::set<std::pair<int, ArtifactKey>> masked ABSL_GUARDED_BY(mu);
 };
 
-CacheEntry KernelCache::Impl::Found(const ArtifactKey& key, EntryCheck check) {
-  int64_t before;
-  {
-    absl::MutexLock lock(&mu);
-    before = std::exchange(seen_bytes[key], check.bytes);
-  }
-  metrics.Gauge(metric::kCacheBytes)
-      .Add(static_cast<double>(check.bytes - before));
+namespace {
+
+std::string_view LayerLabel(int layer) {
+  return layer == 0 ? "upper" : "lower";
+}
+
+// What the compile took, as its manifest says.
+double CompileSeconds(const std::string& manifest_json) {
+  const auto manifest =
+      nlohmann::json::parse(manifest_json, nullptr, /*allow_exceptions=*/false);
+  if (!manifest.is_object()) return 0;
+  const auto seconds = manifest.find("seconds");
+  return seconds != manifest.end() && seconds->is_number()
+             ? std::max(seconds->get<double>(), 0.0)
+             : 0;
+}
+
+}  // namespace
+
+std::shared_ptr<const FileLock> KernelCache::Impl::Lease(
+    const ArtifactKey& key) const {
+  auto lock = files.TryShare(LockPath(key, ".use"));
+  return lock.ok() ? *std::move(lock) : nullptr;
+}
+
+CacheEntry KernelCache::Impl::Found(const ArtifactKey& key, EntryCheck check,
+                                    int layer,
+                                    std::shared_ptr<const FileLock> lease) {
   return {.key = key,
-          .folder = EntryFolder(key),
+          .folder = layers[static_cast<size_t>(layer)].EntryFolder(key),
           .manifest_json = std::move(check.manifest_json),
-          .bytes = check.bytes};
+          .bytes = check.bytes,
+          .layer = layer,
+          .verified = std::move(check.verified),
+          .lease = std::move(lease)};
 }
 
 // Moves the entry to quarantine. The caller holds the key's .move lock.
@@ -133,10 +160,9 @@ absl::Status KernelCache::Impl::MoveToQuarantine(const ArtifactKey& key,
     if (absl::IsNotFound(files.Stat(target).status())) break;
     if (n == kKeptInQuarantine - 1) RETURN_IF_ERROR(files.Remove(target));
   }
-  RETURN_IF_ERROR(files.Remove(NotesFolder(key)));
-  RETURN_IF_ERROR(files.Rename(EntryFolder(key), target));
-  metrics.Counter(metric::kCacheRejections, {{"reason", std::string(label)}})
-      .Add();
+  RETURN_IF_ERROR(files.Remove(top.NotesFolder(key)));
+  RETURN_IF_ERROR(files.Rename(top.EntryFolder(key), target));
+  CountRejection(label);
   spdlog::warn("cache entry {} set aside in {}: {}", key.Short(), target,
                reason);
   return files.Write(absl::StrCat(target, "/reason.txt"),
@@ -149,7 +175,7 @@ absl::Status KernelCache::Impl::MoveToQuarantine(const ArtifactKey& key,
 // was found.
 EntryCheck KernelCache::Impl::SetAsideIfBad(const ArtifactKey& key) {
   const absl::StatusOr<std::unique_ptr<FileLock>> lock =
-      files.TryLock(absl::StrCat(home, "/locks/", key.hex(), ".move"));
+      files.TryLock(LockPath(key, ".move"));
   if (!lock.ok()) {
     spdlog::warn("cache entry {} is damaged and stays where it is: {}",
                  key.Short(), std::string(lock.status().message()));
@@ -160,7 +186,7 @@ EntryCheck KernelCache::Impl::SetAsideIfBad(const ArtifactKey& key) {
     return {.result = Result::kUnreadable,
             .detail = "it is being set aside by somebody else"};
   }
-  EntryCheck check = Check(key);
+  EntryCheck check = top.Check(key);
   if (check.result != Result::kDamaged && check.result != Result::kUnreadable) {
     return check;
   }
@@ -181,14 +207,15 @@ absl::StatusOr<CacheEntry> KernelCache::Impl::Publish(
       files.Write(absl::StrCat(staging_folder, "/", Absl(kSealName)),
                   SealOf(staged.manifest_json)));
   RETURN_IF_ERROR(files.SyncTree(staging_folder));
-  const std::string folder = EntryFolder(key);
+  const std::string folder = top.EntryFolder(key);
+  std::shared_ptr<const FileLock> lease = Lease(key);
   std::string obstacle;
   for (int attempt = 0; attempt < kMaxPublishAttempts; ++attempt) {
-    EntryCheck existing = Check(key);
+    EntryCheck existing = top.Check(key);
     if (existing.result == Result::kGood) {
       staging.Release(staging_folder);
       CountCommit("duplicate");
-      return Found(key, std::move(existing));
+      return Found(key, std::move(existing), 0, std::move(lease));
     }
     if (existing.result != Result::kAbsent) {
       obstacle = SetAsideIfBad(key).detail;
@@ -204,38 +231,90 @@ absl::StatusOr<CacheEntry> KernelCache::Impl::Publish(
     RETURN_IF_ERROR(renamed);
     staging.Release(staging_folder);
     CountCommit("ok");
+    metrics.Gauge(metric::kCacheEntries).Add(1);
+    metrics.Gauge(metric::kCacheBytes).Add(static_cast<double>(staged.bytes));
     spdlog::info("cache entry {} committed: {} bytes", key.Short(),
                  staged.bytes);
-    return Found(key, std::move(staged));
+    return Found(key, std::move(staged), 0, std::move(lease));
   }
   return absl::UnavailableError(absl::StrCat(
       "commit of ", key.hex(), ": a bad entry is in the way: ", obstacle));
 }
 
-absl::StatusOr<std::unique_ptr<KernelCache>> KernelCache::Open(
-    const std::string& root, Files& files, MetricRegistry& metrics) {
-  RETURN_IF_ERROR(files.MakeFolders(root));
-  std::error_code error;
-  const std::string real_root = std::filesystem::canonical(root, error);
-  if (error) {
-    return ErrnoStatus(error.value(), absl::StrCat("kernel cache ", root));
-  }
-  // Before anything is made below it.
-  RETURN_IF_ERROR(CheckPrivate(files, real_root));
-  const std::string home = absl::StrCat(real_root, "/v1");
-  RETURN_IF_ERROR(files.MakeFolders(home));
-  RETURN_IF_ERROR(CheckPrivate(files, home));
+// Everything that is written lies below folders of our own.
+absl::Status KernelCache::Impl::CheckRoot(const std::string& root) const {
+  std::vector<std::string> folders = {root, home};
   for (const char* name : kFolders) {
-    const std::string folder = absl::StrCat(home, "/", name);
-    RETURN_IF_ERROR(files.MakeFolders(folder));
-    RETURN_IF_ERROR(CheckPrivate(files, folder));
+    folders.push_back(absl::StrCat(home, "/", name));
   }
-  auto impl = std::make_unique<Impl>(home, files, metrics);
-  if (const absl::Status removed = impl->staging.RemoveOwnerless();
-      !removed.ok()) {
-    spdlog::warn("kernel cache {}: left-over staging folders stay: {}", home,
-                 std::string(removed.message()));
+  for (const std::string& folder : folders) {
+    if (absl::IsNotFound(files.Stat(folder).status())) continue;
+    RETURN_IF_ERROR(top.CheckOwner(folder, /*root_may_own=*/false));
   }
+  return absl::OkStatus();
+}
+
+absl::Status KernelCache::Impl::MakeRoot() {
+  for (const char* name : kFolders) {
+    RETURN_IF_ERROR(files.MakeFolders(absl::StrCat(home, "/", name)));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Links are followed once, here.
+absl::StatusOr<std::string> RealPath(const std::string& path) {
+  std::error_code error;
+  std::string real = std::filesystem::weakly_canonical(path, error);
+  if (error) {
+    return ErrnoStatus(error.value(), absl::StrCat("kernel cache ", path));
+  }
+  return real;
+}
+
+absl::StatusOr<CacheLayer> OpenLayer(const std::string& path, Files& files) {
+  ASSIGN_OR_RETURN(const std::string real, RealPath(path));
+  CacheLayer layer(real, files);
+  const std::string entries = absl::StrCat(layer.home(), "/entries");
+  if (!files.Stat(entries).ok()) {
+    return absl::NotFoundError(absl::StrCat(
+        "kernel cache layer ", path, ": expected a folder v1/entries in it"));
+  }
+  for (const std::string& folder : {real, layer.home(), entries}) {
+    RETURN_IF_ERROR(layer.CheckOwner(folder, /*root_may_own=*/true));
+  }
+  return layer;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KernelCache>> KernelCache::Open(
+    const KernelCacheOptions& options, Files& files, MetricRegistry& metrics) {
+  ASSIGN_OR_RETURN(const std::string root, RealPath(options.root));
+  std::vector<CacheLayer> layers = {CacheLayer(root, files)};
+  for (const std::string& path : options.layers) {
+    ASSIGN_OR_RETURN(CacheLayer layer, OpenLayer(path, files));
+    layers.push_back(std::move(layer));
+  }
+  auto impl = std::make_unique<Impl>(std::move(layers), files, metrics);
+  // Before anything is made below it, and once more what was made.
+  RETURN_IF_ERROR(impl->CheckRoot(root));
+  const absl::Status made = impl->MakeRoot();
+  RETURN_IF_ERROR(impl->CheckRoot(root));
+  if (!absl::IsPermissionDenied(made) && !absl::IsResourceExhausted(made)) {
+    RETURN_IF_ERROR(made);  // a mistake rather than a state of the disk
+  }
+  if (!made.ok()) {
+    spdlog::warn("kernel cache {} can't be written, nothing is compiled: {}",
+                 root, std::string(made.message()));
+    impl->writable = absl::UnavailableError(made.message());
+  } else if (const absl::Status removed = impl->staging.RemoveOwnerless();
+             !removed.ok()) {
+    spdlog::warn("kernel cache {}: left-over staging folders stay: {}",
+                 impl->home, std::string(removed.message()));
+  }
+  metrics.Gauge(metric::kCacheWritable).Set(impl->writable.ok() ? 1 : 0);
   return std::unique_ptr<KernelCache>(new KernelCache(std::move(impl)));
 }
 
@@ -243,26 +322,62 @@ KernelCache::KernelCache(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 KernelCache::~KernelCache() = default;
 
-std::optional<CacheEntry> KernelCache::Lookup(const ArtifactKey& key) {
-  if (key.hex().empty()) return std::nullopt;
-  EntryCheck check = impl_->Check(key);
+const absl::Status& KernelCache::writable() const { return impl_->writable; }
+
+std::optional<CacheEntry> KernelCache::Impl::LookupIn(int layer,
+                                                      const ArtifactKey& key,
+                                                      bool& damaged) {
+  if (IsMasked(layer, key)) return std::nullopt;
+  const CacheLayer& in = layers[static_cast<size_t>(layer)];
+  std::shared_ptr<const FileLock> lease = layer == 0 ? Lease(key) : nullptr;
+  EntryCheck check = in.Check(key);
+  const bool was_damaged = check.result == Result::kDamaged;
   if (check.result == Result::kUnreadable) {
     spdlog::warn("cache entry {} can't be read: {}", key.Short(), check.detail);
   }
-  const bool was_damaged = check.result == Result::kDamaged;
-  if (was_damaged) check = impl_->SetAsideIfBad(key);
-  if (check.result == Result::kGood) {
-    impl_->CountRequest("hit");
-    return impl_->Found(key, std::move(check));
+  if (was_damaged && layer == 0) check = SetAsideIfBad(key);
+  if (was_damaged && layer != 0) {
+    CountRejection(check.reason);
+    spdlog::warn("cache entry {} of layer {} is passed over: {}", key.Short(),
+                 in.home(), check.detail);
   }
-  impl_->CountRequest(was_damaged ? "damaged" : "miss");
+  if (check.result == Result::kGood) {
+    CountRequest(LayerLabel(layer), "hit");
+    // Layers are somebody else's; the root may be read-only.
+    if (layer == 0) in.MarkUsed(key).IgnoreError();
+    return Found(key, std::move(check), layer, std::move(lease));
+  }
+  if (was_damaged) CountRequest(LayerLabel(layer), "damaged");
+  damaged |= was_damaged;
   return std::nullopt;
 }
 
-void KernelCache::Quarantine(const ArtifactKey& key, std::string_view reason) {
+std::optional<CacheEntry> KernelCache::Lookup(const ArtifactKey& key) {
+  if (key.hex().empty()) return std::nullopt;
+  bool damaged = false;
+  for (size_t i = 0; i < impl_->layers.size(); ++i) {
+    auto entry = impl_->LookupIn(static_cast<int>(i), key, damaged);
+    if (!entry.has_value()) continue;
+    impl_->metrics.Counter(metric::kCompileSecondsSaved)
+        .Add(CompileSeconds(entry->manifest_json));
+    return entry;
+  }
+  if (!damaged) impl_->CountRequest("", "miss");
+  return std::nullopt;
+}
+
+void KernelCache::Quarantine(const CacheEntry& entry, std::string_view reason) {
+  const ArtifactKey& key = entry.key;
   if (key.hex().empty()) return;
-  const auto lock = impl_->files.TryLock(
-      absl::StrCat(impl_->home, "/locks/", key.hex(), ".move"));
+  if (entry.layer != 0) {
+    impl_->CountRejection("open");
+    spdlog::warn("cache entry {} of layer {} is unusable: {}", key.Short(),
+                 layers()[static_cast<size_t>(entry.layer)].home(), reason);
+    absl::MutexLock lock(&impl_->mu);
+    impl_->masked.insert({entry.layer, key});
+    return;
+  }
+  const auto lock = impl_->files.TryLock(impl_->LockPath(key, ".move"));
   absl::Status moved = lock.status();
   if (moved.ok()) {
     if (*lock == nullptr) return;  // somebody else is setting it aside
@@ -271,18 +386,22 @@ void KernelCache::Quarantine(const ArtifactKey& key, std::string_view reason) {
   if (!moved.ok() && !absl::IsNotFound(moved)) {
     spdlog::warn("cache entry {} is unusable ({}): {}", key.Short(), reason,
                  std::string(moved.message()));
+    absl::MutexLock masks(&impl_->mu);
+    impl_->masked.insert({0, key});
   }
 }
 
 absl::StatusOr<std::unique_ptr<FileLock>> KernelCache::TryLock(
     const ArtifactKey& key) {
   if (key.hex().empty()) return EmptyKeyError();
-  return impl_->files.TryLock(absl::StrCat(impl_->home, "/locks/", key.hex()));
+  RETURN_IF_ERROR(impl_->writable);
+  return impl_->files.TryLock(impl_->LockPath(key, ""));
 }
 
 absl::StatusOr<std::string> KernelCache::NewStagingFolder(
     const ArtifactKey& key) {
   if (key.hex().empty()) return EmptyKeyError();
+  RETURN_IF_ERROR(impl_->writable);
   return impl_->staging.NewFolder(key.Short());
 }
 
@@ -321,14 +440,12 @@ absl::Status KernelCache::WriteNote(const ArtifactKey& key,
                                     std::string_view name,
                                     std::string_view bytes) {
   if (key.hex().empty()) return EmptyKeyError();
-  if (!IsNoteName(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "note name \"", Absl(name), "\", expected [a-z0-9_-][a-z0-9._-]*"));
-  }
+  if (!IsNoteName(name)) return NoteNameError(name);
+  RETURN_IF_ERROR(impl_->writable);
   ASSIGN_OR_RETURN(const std::string staged,
                    impl_->staging.NewFolder(key.Short()));
   const std::string draft = absl::StrCat(staged, "/note");
-  const std::string folder = impl_->NotesFolder(key);
+  const std::string folder = impl_->top.NotesFolder(key);
   absl::Status done = impl_->files.Write(draft, bytes);
   if (done.ok()) done = impl_->files.MakeFolders(folder);
   if (done.ok()) {
@@ -339,18 +456,106 @@ absl::Status KernelCache::WriteNote(const ArtifactKey& key,
 }
 
 std::optional<std::string> KernelCache::ReadNote(const ArtifactKey& key,
-                                                 std::string_view name) {
+                                                 std::string_view name) const {
   if (key.hex().empty() || !IsNoteName(name)) return std::nullopt;
-  absl::StatusOr<std::string> note =
-      impl_->files.Read(absl::StrCat(impl_->NotesFolder(key), "/", Absl(name)));
-  if (!note.ok()) {
+  for (const CacheLayer& layer : impl_->layers) {
+    absl::StatusOr<std::string> note = layer.ReadNote(key, name);
+    if (note.ok()) return *std::move(note);
     if (!absl::IsNotFound(note.status())) {
       spdlog::warn("note {} of {}: {}", name, key.Short(),
                    std::string(note.status().message()));
     }
-    return std::nullopt;
   }
-  return *std::move(note);
+  return std::nullopt;
+}
+
+absl::Status KernelCache::RemoveNote(const ArtifactKey& key,
+                                     std::string_view name) {
+  if (key.hex().empty()) return EmptyKeyError();
+  RETURN_IF_ERROR(impl_->writable);
+  if (!IsNoteName(name)) return NoteNameError(name);
+  return impl_->files.Remove(
+      absl::StrCat(impl_->top.NotesFolder(key), "/", Absl(name)));
+}
+
+std::vector<std::string> KernelCache::NoteNames(const ArtifactKey& key) const {
+  std::set<std::string> names;
+  for (const CacheLayer& layer : impl_->layers) {
+    const std::vector<std::string> some = layer.NoteNames(key);
+    names.insert(some.begin(), some.end());
+  }
+  return {names.begin(), names.end()};
+}
+
+const std::vector<CacheLayer>& KernelCache::layers() const {
+  return impl_->layers;
+}
+
+std::vector<ArtifactKey> KernelCache::Keys() const {
+  std::set<ArtifactKey> keys;
+  for (const CacheLayer& layer : impl_->layers) {
+    const std::vector<ArtifactKey> some = layer.Keys();
+    keys.insert(some.begin(), some.end());
+  }
+  return {keys.begin(), keys.end()};
+}
+
+// Moved away first, so that nobody finds half an entry.
+bool KernelCache::Impl::EvictOne(const Eviction& eviction) {
+  const ArtifactKey& key = eviction.key;
+  const auto nobody_uses = files.TryLock(LockPath(key, ".use"));
+  if (!nobody_uses.ok() || *nobody_uses == nullptr) return false;
+  const auto may_move = files.TryLock(LockPath(key, ".move"));
+  if (!may_move.ok() || *may_move == nullptr) return false;
+  const auto folder = staging.NewFolder(key.Short());
+  if (!folder.ok()) return false;
+  absl::Status done =
+      files.Rename(top.EntryFolder(key), absl::StrCat(*folder, "/evicted"));
+  if (done.ok()) done = files.Remove(top.NotesFolder(key));
+  staging.Release(*folder);
+  if (!done.ok()) {
+    spdlog::warn("cache entry {} could not be evicted: {}", key.Short(),
+                 std::string(done.message()));
+    return false;
+  }
+  for (const char* suffix : {"", ".use", ".move"}) {
+    files.Remove(LockPath(key, suffix)).IgnoreError();
+  }
+  metrics
+      .Counter(metric::kCacheEvictions,
+               {{"reason", std::string(eviction.reason)}})
+      .Add();
+  spdlog::info("cache entry {} evicted: {}", key.Short(), eviction.reason);
+  return true;
+}
+
+CacheUse KernelCache::Evict(const CacheLimits& limits, absl::Time now) {
+  CacheUse use;
+  std::map<ArtifactKey, int64_t> bytes;
+  std::vector<EvictionCandidate> candidates;
+  for (const ArtifactKey& key : impl_->top.Keys()) {
+    EvictionCandidate candidate{key, impl_->top.Bytes(key),
+                                impl_->top.LastUsed(key),
+                                impl_->top.ReadNote(key, kPinNote).ok()};
+    ++use.entries;
+    use.bytes += candidate.bytes;
+    bytes[key] = candidate.bytes;
+    candidates.push_back(std::move(candidate));
+  }
+  if (impl_->writable.ok()) {
+    for (const Eviction& eviction :
+         ChooseEvictions(std::move(candidates), limits, now)) {
+      if (!impl_->EvictOne(eviction)) continue;
+      ++use.evicted_entries;
+      use.evicted_bytes += bytes[eviction.key];
+    }
+  }
+  use.entries -= use.evicted_entries;
+  use.bytes -= use.evicted_bytes;
+  impl_->metrics.Gauge(metric::kCacheEntries)
+      .Set(static_cast<double>(use.entries));
+  impl_->metrics.Gauge(metric::kCacheBytes).Set(static_cast<double>(use.bytes));
+  return use;
 }
 
 std::string KernelCache::scratch_folder() const {

@@ -19,12 +19,14 @@
 #include "kernel_cache/kernel_cache.h"
 #include "main/options.h"
 #include "main/process_age.h"
+#include "main/warm_only.h"
 #include "metrics/catalog.h"
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
 #include "repository/model_repository.h"
 #include "rpc/rpc_server.h"
 #include "runner/executable_loader.h"
+#include "runner/toolchain.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -75,15 +77,24 @@ int Die(const absl::Status& status) {
   return 1;
 }
 
+// How often the cache's limits are held to.
+constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
+
 // Blocks until SIGTERM or SIGINT, which the caller has blocked in every thread,
 // and keeps house meanwhile.
-int WaitForSignal(const sigset_t& signals, Clock& clock) {
+int WaitForSignal(const sigset_t& signals, KernelCache& cache,
+                  const CacheLimits& limits, Clock& clock) {
   HeapTrimmer trimmer;
+  absl::Time next_eviction = clock.Now() + absl::Seconds(5);
   const timespec interval = {.tv_sec = 5, .tv_nsec = 0};
   for (;;) {
     const int signal = sigtimedwait(&signals, nullptr, &interval);
     if (signal > 0) return signal;
-    trimmer.Look(clock.Now());
+    const absl::Time now = clock.Now();
+    trimmer.Look(now);
+    if (now < next_eviction) continue;
+    cache.Evict(limits, now);
+    next_eviction = now + kEvictionInterval;
   }
 }
 
@@ -102,35 +113,42 @@ int Serve(const Options& options) {
         .Set(absl::ToDoubleSeconds(ProcessAge()));
   };
   phase("runtime");
-  const CpuTarget target = HostCpuTarget();
+  const Toolchain toolchain = HostToolchain(
+      options.frozen && options.cxx.empty() ? BuildersCxx() : options.cxx);
   metrics
       .Gauge(metric::kBuildInfo, {{"version", STOKER_VERSION},
-                                  {"torch", TorchVersion()},
-                                  {"march", target.march}})
+                                  {"torch", toolchain.torch},
+                                  {"march", toolchain.cpu.march}})
       .Set(1);
 
   auto repository =
       ModelRepository::Open(options.model_repository, options.model_name);
   if (!repository.ok()) return Die(repository.status());
-  auto cache = KernelCache::Open(options.cache, Files::Real(), metrics);
+  auto cache =
+      KernelCache::Open({.root = options.cache, .layers = options.cache_layers},
+                        Files::Real(), metrics);
   if (!cache.ok()) {
-    return Die(
-        absl::Status(cache.status().code(),
-                     absl::StrCat("--cache: ", cache.status().message())));
+    return Die(absl::Status(cache.status().code(),
+                            absl::StrCat("--cache ", options.cache, ": ",
+                                         cache.status().message())));
   }
-  auto metrics_port = metrics.Serve(options.metrics_listen);
-  if (!metrics_port.ok()) return Die(metrics_port.status());
-
   CompileBroker broker(WorkerOptions(options), **cache, clock, metrics);
   std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
   ModelManagerOptions manager_options;
   manager_options.poll_interval = options.repository_poll;
   manager_options.cores = static_cast<int>(UsableCpus().size());
-  manager_options.target = target;
-  manager_options.torch_version = TorchVersion();
+  manager_options.toolchain = toolchain;
   manager_options.verify_promotions = options.promotion_checks;
+  manager_options.require_cache = options.require_cache;
   ModelManager manager(manager_options, **repository, cache->get(), &broker,
                        *loader, clock, metrics);
+  if (options.warm_only) {
+    const int exit_code = WarmOnly(manager, signals, clock);
+    manager.Drain(clock.Now());
+    return exit_code;
+  }
+  auto metrics_port = metrics.Serve(options.metrics_listen);
+  if (!metrics_port.ok()) return Die(metrics_port.status());
   RpcServerOptions rpc_options;
   rpc_options.address = options.listen;
   rpc_options.server_version = STOKER_VERSION;
@@ -144,7 +162,7 @@ int Serve(const Options& options) {
       "stokerd {} listening: gRPC port {}, metrics port {}; {} cores, {}, "
       "cache {}",
       STOKER_VERSION, (*rpc)->port(), *metrics_port, manager_options.cores,
-      target.march, options.cache);
+      toolchain.cpu.march, options.cache);
 
   bool was_ready = false;  // lifecycle thread only
   manager.OnReadinessChange([&, server = rpc->get()] {
@@ -159,7 +177,8 @@ int Serve(const Options& options) {
   });
   manager.Start();
 
-  const int signal = WaitForSignal(signals, clock);
+  const int signal =
+      WaitForSignal(signals, **cache, options.cache_limits, clock);
   const absl::Time deadline = clock.Now() + options.drain;
   spdlog::info("{}: draining for at most {}", strsignal(signal),
                absl::FormatDuration(options.drain));

@@ -13,17 +13,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/memory_limit.h"
+#include "kernel_cache/cache_folder.h"
 
 namespace stoker {
 namespace {
-
-std::string DefaultCache() {
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg) {
-    return absl::StrCat(xdg, "/stoker/kernels");
-  }
-  const char* home = std::getenv("HOME");
-  return absl::StrCat(home ? home : "/var", "/.cache/stoker/kernels");
-}
 
 // `compiler/` beside the installed binary's prefix, else in the tree it was
 // built from.
@@ -85,7 +78,7 @@ CLI::Validator Seconds(bool zero_allowed) {
 
 std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   Options options;
-  options.cache = DefaultCache();
+  options.cache = DefaultCacheFolder();
   options.compiler_folder = DefaultCompilerFolder();
   options.compile_jobs =
       std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 4);
@@ -95,7 +88,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   double drain_seconds = absl::ToDoubleSeconds(options.drain);
   double compile_seconds = absl::ToDoubleSeconds(options.compile_timeout);
   int64_t compile_mb = options.compile_memory_bytes >> 20;
-  bool no_compile = false;
+  int64_t cache_mb = 0;
+  int cache_days = 0;
   bool no_checks = false;
 
   CLI::App app{
@@ -114,6 +108,23 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
                  "else the folder's");
   app.add_option("--cache", options.cache, "folder of compiled artifacts")
       ->capture_default_str();
+  app.add_option("--cache-layer", options.cache_layers,
+                 "read-only folder of compiled artifacts below it; may be "
+                 "given again, the first is asked first")
+      ->check(CLI::ExistingDirectory);
+  app.add_option("--cache-max-mb", cache_mb,
+                 "size at which the least recently used artifacts go; 0: none "
+                 "do")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
+      ->capture_default_str();
+  app.add_option("--cache-max-age-days", cache_days,
+                 "time after which an artifact that nobody used goes; 0: never")
+      ->check(CLI::Range(0, 36500))
+      ->capture_default_str();
+  app.add_flag("--require-cache", options.require_cache,
+               "refuse to become ready when the cache lacks a bucket");
+  app.add_flag("--warm-only", options.warm_only,
+               "fill the cache for the repository, print a summary and exit");
   app.add_option("--listen", options.listen, "gRPC address; port 0: any")
       ->check(CheckAddress)
       ->capture_default_str();
@@ -140,8 +151,12 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   app.add_option("--compiler-folder", options.compiler_folder,
                  "folder that holds the Python package 'compiler'")
       ->capture_default_str();
-  app.add_flag("--no-compile", no_compile,
-               "never compile; what the cache lacks is served eager");
+  app.add_option("--cxx", options.cxx,
+                 "compiler in the keys of artifacts, such as \"g++ 12.2.0\"; "
+                 "the g++ here unless given, and with --frozen the one that "
+                 "stokerd was built beside");
+  app.add_flag("--no-compile,--frozen", options.frozen,
+               "never start a compiler; what the cache lacks is served eager");
   app.add_option("--compile-jobs", options.compile_jobs, "compiles at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
@@ -180,7 +195,10 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   options.compile_timeout = absl::Seconds(compile_seconds);
   options.compile_memory_bytes = compile_mb << 20;
   options.promotion_checks = !no_checks;
-  if (no_compile) options.compiler_python.clear();
+  if (options.frozen) options.compiler_python.clear();
+  options.cache_limits.max_bytes = cache_mb << 20;
+  if (cache_days > 0)
+    options.cache_limits.max_age = absl::Hours(24 * cache_days);
   return options;
 }
 

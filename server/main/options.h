@@ -3,8 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
+#include "kernel_cache/eviction.h"
 
 namespace stoker {
 
@@ -13,14 +15,20 @@ struct Options {
   std::string model_name;  // of a folder that holds model.pt2 itself; its name
                            // unless given
   std::string cache;       // the kernel cache's folder
+  std::vector<std::string> cache_layers;  // read-only ones below it
+  CacheLimits cache_limits;
+  bool require_cache = false;
+  bool warm_only = false;
   std::string listen = "0.0.0.0:8001";
   std::string metrics_listen = "0.0.0.0:8002";
   absl::Duration repository_poll = absl::ZeroDuration();
   absl::Duration drain = absl::Seconds(30);
   int64_t max_request_bytes = 0;  // held by requests not answered yet
 
+  bool frozen = false;
   std::string compiler_python = "python3";  // empty: this host compiles nothing
   std::string compiler_folder;  // holds the Python package `compiler`
+  std::string cxx;              // as keys name it; empty: what is here
   int compile_jobs = 1;
   absl::Duration compile_timeout = absl::Minutes(15);
   int64_t compile_memory_bytes = int64_t{8} << 30;

@@ -37,7 +37,11 @@ constexpr MetricDef kAll[] = {
     kCacheRequests,
     kCacheCommits,
     kCacheRejections,
+    kCacheEvictions,
+    kCacheEntries,
     kCacheBytes,
+    kCacheWritable,
+    kCompileSecondsSaved,
     kArtifactOpenSeconds,
 };
 

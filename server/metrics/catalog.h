@@ -115,18 +115,30 @@ inline constexpr MetricDef kCompileWorkerStarts{
     "stoker_compile_worker_starts_total", MetricKind::kCounter, "",
     "Starts of the compile worker process."};
 
-inline constexpr MetricDef kCacheRequests{"stoker_cache_requests_total",
-                                          MetricKind::kCounter, "result",
-                                          "Cache lookups: hit, miss, damaged."};
+inline constexpr MetricDef kCacheRequests{
+    "stoker_cache_requests_total", MetricKind::kCounter, "layer,result",
+    "Cache lookups: hit or damaged, in the upper folder or a lower one; miss."};
 inline constexpr MetricDef kCacheCommits{"stoker_cache_commits_total",
                                          MetricKind::kCounter, "result",
                                          "Commits: ok, duplicate, failed."};
 inline constexpr MetricDef kCacheRejections{
     "stoker_cache_rejections_total", MetricKind::kCounter, "reason",
     "Entries set aside: manifest, checksum, missing_file, open."};
+inline constexpr MetricDef kCacheEvictions{
+    "stoker_cache_evictions_total", MetricKind::kCounter, "reason",
+    "Entries let go by limit: age, size."};
+inline constexpr MetricDef kCacheEntries{
+    "stoker_cache_entries", MetricKind::kGauge, "",
+    "Entries of the upper folder, as last counted."};
 inline constexpr MetricDef kCacheBytes{
     "stoker_cache_bytes", MetricKind::kGauge, "",
-    "Bytes of the entries that this process has seen."};
+    "Bytes of the upper folder's entries, as last counted."};
+inline constexpr MetricDef kCacheWritable{
+    "stoker_cache_writable", MetricKind::kGauge, "",
+    "1 when the upper folder could be written at start."};
+inline constexpr MetricDef kCompileSecondsSaved{
+    "stoker_compile_seconds_saved_total", MetricKind::kCounter, "",
+    "What the compiles of entries that were found had taken."};
 inline constexpr MetricDef kArtifactOpenSeconds{
     "stoker_artifact_open_seconds", MetricKind::kHistogram, "",
     "Time to open an artifact and bind its weights.", Edges::kOpen};

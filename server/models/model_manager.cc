@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <set>
 #include <utility>
@@ -347,8 +348,10 @@ void ModelManager::Impl::Publish() {
     // A version that is being made ready to replace another takes no server
     // out of rotation.
     const bool replaces = was_ready && next->models.contains(managed->model);
+    const bool given_up =
+        managed->state == VersionState::kFailed && !deps.require_cache;
     settled &= !managed->wanted || managed->state == VersionState::kServing ||
-               managed->state == VersionState::kFailed || replaces;
+               given_up || replaces;
   }
   for (VersionStatus& line : lines) {
     auto model = next->models.find(line.model);
@@ -401,9 +404,9 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.clock = &clock;
   deps.metrics = &metrics;
   deps.cores = options.cores;
-  deps.target = options.target;
-  deps.torch_version = options.torch_version;
+  deps.toolchain = options.toolchain;
   deps.verify_promotions = options.verify_promotions;
+  deps.require_cache = options.require_cache;
   impl_ = std::make_unique<Impl>(options, repository, std::move(deps));
 }
 
@@ -459,6 +462,20 @@ std::vector<VersionStatus> ModelManager::Index() const {
     if (!progress.empty()) line.reason = absl::StrCat("warming up: ", progress);
   }
   return lines;
+}
+
+std::vector<BucketStatus> ModelManager::Buckets() const {
+  decltype(impl_->warming) running;
+  {
+    absl::MutexLock lock(&impl_->mu);
+    running = impl_->warming;
+  }
+  std::vector<BucketStatus> buckets;
+  for (const auto& [name, version] : running) {
+    std::vector<BucketStatus> some = version->Buckets();
+    std::move(some.begin(), some.end(), std::back_inserter(buckets));
+  }
+  return buckets;
 }
 
 bool ModelManager::ServerReady() const { return impl_->Ready(); }

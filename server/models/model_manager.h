@@ -23,10 +23,12 @@
 #include "models/version_stats.h"
 #include "repository/model_repository.h"
 #include "runner/executable_loader.h"
+#include "runner/toolchain.h"
 
 namespace stoker {
 
 class ModelVersion;
+struct BucketStatus;
 
 // A published version, held for one request; unload waits for the last one.
 class ModelHandle {
@@ -60,11 +62,12 @@ struct VersionStatus {
 
 struct ModelManagerOptions {
   absl::Duration poll_interval =
-      absl::ZeroDuration();   // 0: read the repository once
-  int cores = 1;              // of this host
-  CpuTarget target;           // what compiled code is made for
-  std::string torch_version;  // of the linked libtorch, a factor of every key
+      absl::ZeroDuration();       // 0: read the repository once
+  int cores = 1;                  // of this host
+  Toolchain toolchain;            // what compiled code is made by and for
   bool verify_promotions = true;  // parity and profit checks before promotion
+  // A version with a bucket that is not in the cache is not loaded.
+  bool require_cache = false;
 };
 
 class ModelManager {
@@ -84,8 +87,11 @@ class ModelManager {
   // Whether Acquire would succeed; never an error.
   bool Ready(std::string_view model, int64_t version) const;
   std::vector<VersionStatus> Index() const;
-  // Every wanted version is serving or has failed, at least one repository poll
-  // is done, and the server is not draining.
+  // Of all loaded versions (model_version.h).
+  std::vector<BucketStatus> Buckets() const;
+  // Every wanted version is serving or, unless the cache is required, has
+  // failed, at least one repository poll is done, and the server is not
+  // draining.
   bool ServerReady() const;
   // Models that had at least one version wanted.
   std::vector<std::string> ModelNames() const;

@@ -9,6 +9,7 @@
 #include "base/cpus.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
+#include "models/placement.h"
 #include "models/version_labels.h"
 #include "spdlog/spdlog.h"
 
@@ -69,42 +70,6 @@ BatcherOptions QueueOptions(const ModelSpec& spec, int threads,
   return options;
 }
 
-using CpuSets = std::vector<std::vector<int>>;
-
-// An error when the machine has none of what model.yaml asks for.
-absl::StatusOr<CpuSets> InstanceCpus(const ModelSpec& spec) {
-  CpuSets sets = spec.cpus;
-  if (spec.numa_node.has_value()) {
-    ASSIGN_OR_RETURN(std::vector<int> node, NodeCpus(*spec.numa_node));
-    sets.push_back(std::move(node));
-  }
-  const std::vector<int> usable = UsableCpus();
-  for (const std::vector<int>& set : sets) {
-    for (const int cpu : set) {
-      if (std::binary_search(usable.begin(), usable.end(), cpu)) continue;
-      return absl::FailedPreconditionError(
-          absl::StrCat("CPU ", cpu,
-                       ": model.yaml confines an instance to it, this process "
-                       "may use ",
-                       CpuList(usable)));
-    }
-  }
-  return sets;
-}
-
-int ComputeThreads(const ModelSpec& spec, const absl::StatusOr<CpuSets>& cpus,
-                   int cores) {
-  if (spec.threads > 0) return spec.threads;
-  if (cpus.ok() && cpus->size() == 1 && spec.instances > 1) {
-    cores = static_cast<int>(cpus->front().size());
-  } else if (cpus.ok() && !cpus->empty()) {
-    size_t least = cpus->front().size();
-    for (const auto& set : *cpus) least = std::min(least, set.size());
-    return static_cast<int>(least);
-  }
-  return std::max(1, cores / spec.instances);
-}
-
 std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
   std::vector<std::string> names;
   for (const WarmupStep& step : plan) names.push_back(step.name);
@@ -121,11 +86,12 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       cpus_(InstanceCpus(*spec_)),
       threads_(ComputeThreads(*spec_, cpus_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
-      plan_(MakeWarmupPlan(*spec_, threads_, deps.target, deps.torch_version)),
+      plan_(MakeWarmupPlan(*spec_, threads_, deps.toolchain)),
       stats_(*deps.metrics, labels_, StepNames(plan_)),
       contexts_(static_cast<size_t>(spec_->instances)),
       inbox_(std::make_shared<Inbox>(plan_.size())),
       attempts_(plan_.size(), 0),
+      leases_(plan_.size()),
       batcher_(QueueOptions(*spec_, threads_, labels_), Layout(*spec_), *this,
                *deps.turns, *deps.clock, *deps.metrics) {
   for (const WarmupStep& step : plan_) {
@@ -274,6 +240,14 @@ void ModelVersion::UpdateWarmupGauge() {
   };
   set("total", static_cast<double>(plan_.size()));
   set("settled", static_cast<double>(settled));
+}
+
+std::vector<BucketStatus> ModelVersion::Buckets() const {
+  std::vector<BucketStatus> buckets;
+  for (const BucketSlot& slot : slots_) {
+    buckets.push_back({spec_->Label(), slot.name(), slot.Read()});
+  }
+  return buckets;
 }
 
 std::string ModelVersion::Progress() const {

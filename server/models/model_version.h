@@ -24,6 +24,7 @@
 #include "models/warmup_plan.h"
 #include "repository/model_spec.h"
 #include "runner/executable_loader.h"
+#include "runner/toolchain.h"
 
 namespace stoker {
 
@@ -36,10 +37,17 @@ struct VersionDeps {
   Clock* clock = nullptr;
   MetricRegistry* metrics = nullptr;
   int cores = 1;
-  CpuTarget target;
-  std::string torch_version;
+  Toolchain toolchain;
   bool verify_promotions = true;
+  bool require_cache = false;
   std::function<bool()> server_ready;
+};
+
+// What became of a bucket, for people.
+struct BucketStatus {
+  std::string model;   // "minilm:1"
+  std::string bucket;  // "batch=8,tokens=32"
+  BucketSlot::Snapshot slot;
 };
 
 class ModelVersion final : private BatchRunner {
@@ -65,6 +73,8 @@ class ModelVersion final : private BatchRunner {
   absl::Status Submit(std::unique_ptr<InferTask>& task);
   void SweepCancelled() { batcher_.SweepCancelled(); }
 
+  // In the plan's order.
+  std::vector<BucketStatus> Buckets() const;
   // "3 of 8 buckets settled; batch=1,tokens=64: build, 12 s"; empty when all
   // are.
   std::string Progress() const;
@@ -104,6 +114,9 @@ class ModelVersion final : private BatchRunner {
   void LetEagerGo() ABSL_LOCKS_EXCLUDED(eager_mu_);
   // Where the instances run, for the log.
   std::string Placement() const;
+  // FAILED_PRECONDITION, with their names and keys, when the cache lacks
+  // entries that `require_cache` insists on.
+  absl::Status RequireCache(absl::Span<const WarmupStep* const> missing) const;
   // Opens the eager form and runs it once on the smallest shape.
   absl::Status ProveEager();
 
@@ -111,14 +124,15 @@ class ModelVersion final : private BatchRunner {
   void Settle(const WarmupStep& step, const CacheEntry& entry);
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Open(
       const CacheEntry& entry);
-  absl::Status RunOnce(
+  // Each on its device thread; returns the shortest time.
+  absl::StatusOr<absl::Duration> RunOnce(
       absl::Span<const std::shared_ptr<Executable>> executables,
       absl::Span<const Tensor> inputs);
   absl::StatusOr<Verdict> Check(const WarmupStep& step, Executable& candidate);
   bool StoredVerdict(const CacheEntry& entry, Verdict& verdict) const;
   void Promote(const WarmupStep& step,
                std::vector<std::shared_ptr<Executable>> executables,
-               const Verdict& verdict);
+               const Verdict& verdict, absl::Duration first_run);
   void FallBack(int bucket, std::string_view reason_label, std::string reason);
 
   void SubmitCompile(const WarmupStep& step);
@@ -154,7 +168,10 @@ class ModelVersion final : private BatchRunner {
   std::shared_ptr<Executable> eager_ ABSL_GUARDED_BY(eager_mu_);
 
   const std::shared_ptr<Inbox> inbox_;
-  std::vector<int> attempts_;  // by bucket; WarmUp's thread only
+  // By bucket; of Load's and WarmUp's thread.
+  std::vector<int> attempts_;
+  // Of the entries that the slots were promoted from: nobody evicts them.
+  std::vector<std::shared_ptr<const FileLock>> leases_;
 
   Batcher batcher_;  // last: its threads use everything above
 };

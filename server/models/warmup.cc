@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
 #include "base/cpus.h"
 #include "base/status_macros.h"
@@ -83,6 +84,7 @@ absl::Status ModelVersion::Load() {
   deps_.metrics->Gauge(metric::kWeightsBytes, labels_)
       .Set(static_cast<double>(spec_->weights_bytes));
   const bool may_compile = spec_->compile && deps_.cache != nullptr;
+  std::vector<const WarmupStep*> missing;
   for (const WarmupStep& step : plan_) {
     if (stopping()) return absl::CancelledError("stopped while loading");
     if (!may_compile) {
@@ -93,6 +95,7 @@ absl::Status ModelVersion::Load() {
     }
     const std::optional<CacheEntry> entry =
         deps_.cache->Lookup(step.request.key);
+    if (!entry.has_value()) missing.push_back(&step);
     Verdict verdict;
     // Without a stored verdict the check needs eager, and that can wait.
     if (entry.has_value() &&
@@ -101,8 +104,23 @@ absl::Status ModelVersion::Load() {
     }
   }
   UpdateWarmupGauge();
+  RETURN_IF_ERROR(RequireCache(missing));
   const bool eager_needed = slots_.empty() || !AllIn({BucketState::kCompiled});
   return eager_needed ? ProveEager() : absl::OkStatus();
+}
+
+absl::Status ModelVersion::RequireCache(
+    absl::Span<const WarmupStep* const> missing) const {
+  if (!deps_.require_cache || missing.empty()) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const WarmupStep* step : missing) {
+    names.push_back(
+        absl::StrCat(step->name, " (key ", step->request.key.Short(), ")"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--require-cache: the kernel cache lacks ", missing.size(), " of ",
+      plan_.size(), " buckets: ", absl::StrJoin(names, ", "),
+      "; 'stokerctl cache explain' tells why"));
 }
 
 std::string ModelVersion::Placement() const {
@@ -125,7 +143,7 @@ absl::Status ModelVersion::ProveEager() {
       plan_.empty() ? ShapeBucket{sizes} : spec_->buckets.front();
   const std::vector<Tensor> inputs = BucketInputs(smallest, 0);
   const std::shared_ptr<Executable> one[] = {eager};
-  const absl::Status ran = RunOnce(one, inputs);
+  const absl::Status ran = RunOnce(one, inputs).status();
   if (absl::IsInvalidArgument(ran)) {
     // The seeded values were refused, not the program: it ran.
     spdlog::warn(
@@ -137,17 +155,20 @@ absl::Status ModelVersion::ProveEager() {
   return ran;
 }
 
-absl::Status ModelVersion::RunOnce(
+absl::StatusOr<absl::Duration> ModelVersion::RunOnce(
     absl::Span<const std::shared_ptr<Executable>> executables,
     absl::Span<const Tensor> inputs) {
+  absl::Duration shortest = absl::InfiniteDuration();
   for (size_t thread = 0; thread < executables.size(); ++thread) {
     absl::Status ran = absl::OkStatus();
     RETURN_IF_ERROR(batcher_.RunOnDeviceThread(static_cast<int>(thread), [&] {
+      const absl::Time start = deps_.clock->Now();
       ran = executables[thread]->Run(*contexts_[thread], inputs).status();
+      shortest = std::min(shortest, deps_.clock->Now() - start);
     }));
     RETURN_IF_ERROR(ran);
   }
-  return absl::OkStatus();
+  return shortest;
 }
 
 void ModelVersion::WarmUp() {
@@ -243,14 +264,17 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
   slot.SetState(BucketState::kOpening);
   auto executables = Open(entry);
   absl::Status opened = executables.status();
+  absl::Duration first_run = absl::InfiniteDuration();
   if (opened.ok()) {
-    opened =
+    auto ran =
         RunOnce(*executables, BucketInputs(bucket(step.bucket), /*seed=*/0));
+    opened = ran.status();
+    if (ran.ok()) first_run = *ran;
   }
   if (stopping()) return;
   if (!opened.ok()) {
     if (!absl::IsFailedPrecondition(opened)) {
-      deps_.cache->Quarantine(entry.key, Std(opened.message()));
+      deps_.cache->Quarantine(entry, Std(opened.message()));
     }
     refuse("open", std::string(opened.message()));
     return;
@@ -276,19 +300,25 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
       return;
     }
   }
-  Promote(step, *std::move(executables), verdict);
+  leases_[static_cast<size_t>(step.bucket)] = entry.lease;
+  Promote(step, *std::move(executables), verdict, first_run);
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Executable>>> ModelVersion::Open(
     const CacheEntry& entry) {
   std::vector<std::shared_ptr<Executable>> executables;
+  const std::string& folder = entry.verified->path();
   for (int thread = 0; thread < spec_->instances; ++thread) {
     const absl::Time start = deps_.clock->Now();
-    ASSIGN_OR_RETURN(std::shared_ptr<Executable> executable,
-                     deps_.loader->OpenAot(entry.folder, weights_));
+    auto opened = deps_.loader->OpenAot(folder, weights_);
+    if (!opened.ok()) {
+      return absl::Status(opened.status().code(),
+                          absl::StrReplaceAll(opened.status().message(),
+                                              {{folder, entry.folder}}));
+    }
     deps_.metrics->Histogram(metric::kArtifactOpenSeconds)
         .Observe(absl::ToDoubleSeconds(deps_.clock->Now() - start));
-    executables.push_back(std::move(executable));
+    executables.push_back(*std::move(opened));
   }
   return executables;
 }
@@ -346,12 +376,16 @@ bool ModelVersion::StoredVerdict(const CacheEntry& entry,
 
 void ModelVersion::Promote(const WarmupStep& step,
                            std::vector<std::shared_ptr<Executable>> executables,
-                           const Verdict& verdict) {
+                           const Verdict& verdict, absl::Duration first_run) {
   slots_[static_cast<size_t>(step.bucket)].Promote(std::move(executables),
                                                    verdict);
-  if (verdict.candidate_seconds > 0) {
-    batcher_.ResetCost(step.bucket, absl::Seconds(verdict.candidate_seconds));
-  }
+  // A verdict may be another machine's, or a busy hour's: a bucket that seems
+  // dear is not chosen, and so would never be timed again.
+  batcher_.ResetCost(
+      step.bucket,
+      verdict.candidate_seconds > 0
+          ? std::min(first_run, absl::Seconds(verdict.candidate_seconds))
+          : first_run);
   deps_.metrics
       ->Counter(metric::kPromotions, With(labels_, "outcome", "promoted"))
       .Add();

@@ -1,27 +1,50 @@
 #include "models/warmup_plan.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 
 namespace stoker {
 namespace {
 
-// Changes whenever compiler/ may make other code from the same program; equal
-// to RECIPE in compiler/job.py, which refuses a job of another recipe.
+// Changes whenever the passes of compiler/ may make other code from the same
+// program; equal to RECIPE in compiler/job.py, which refuses a job of another
+// recipe.
 constexpr char kRecipe[] = "2";
 
+// TorchInductor's options that change code, as JSON. The compile worker takes
+// them from here.
+constexpr std::pair<const char*, const char*> kInductorOptions[] = {
+    // The weights are bound when the artifact is opened, under their own names
+    // and unchanged.
+    {"aot_inductor.package_constants_in_so", "false"},
+    {"aot_inductor.use_runtime_constant_folding", "false"},
+    {"always_keep_tensor_constants", "true"},
+    {"joint_graph_constant_folding", "false"},
+    {"freezing", "false"},
+    // The wrapper only allocates and calls kernels. MiniLM's costs 0.4 to 3 s
+    // more to build with O1, and runs no faster.
+    {"aot_inductor.compile_wrapper_opt_level", "\"O0\""},
+};
+
 KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
-                       int threads, const CpuTarget& target,
-                       const std::string& torch_version) {
+                       int threads, const Toolchain& toolchain) {
   KeyFactors factors = {
-      {"schema", "1"},
+      {"schema", "2"},
       {"recipe", kRecipe},
       {"graph", spec.program_digest},
-      {"torch", torch_version},
+      {"torch", toolchain.torch},
+      {"torch.git", toolchain.torch_git},
       {"device", "cpu"},
-      {"cpu.march", target.march},
-      {"cpu.simdlen", absl::StrCat(target.simdlen)},
+      {"cpu.march", toolchain.cpu.march},
+      {"cpu.simdlen", absl::StrCat(toolchain.cpu.simdlen)},
       {"cpu.threads", absl::StrCat(threads)},
+      {"cxx", toolchain.cxx},
+      {"libc", toolchain.libc},
   };
+  for (const auto& [option, value] : kInductorOptions) {
+    factors[absl::StrCat("inductor.", option)] = value;
+  }
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
     factors[absl::StrCat("size.", spec.dimensions[i].symbol)] =
         absl::StrCat(bucket.sizes[i]);
@@ -32,14 +55,12 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
 }  // namespace
 
 std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
-                                       const CpuTarget& target,
-                                       const std::string& torch_version) {
+                                       const Toolchain& toolchain) {
   const std::vector<std::string> names = spec.DimensionNames();
   std::vector<WarmupStep> plan;
   for (size_t b = 0; b < spec.buckets.size(); ++b) {
     const ShapeBucket& bucket = spec.buckets[b];
-    const KeyFactors factors =
-        MakeFactors(spec, bucket, threads, target, torch_version);
+    const KeyFactors factors = MakeFactors(spec, bucket, threads, toolchain);
     const ArtifactKey key(factors);
     const std::string name = BucketName(bucket, names);
     std::map<std::string, int64_t> sizes;
@@ -49,7 +70,7 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
     plan.push_back({static_cast<int>(b),
                     name,
                     {key, factors, spec.Label(), name, spec.program_path, sizes,
-                     threads, target.march, target.simdlen}});
+                     threads, toolchain.cpu.march, toolchain.cpu.simdlen}});
   }
   return plan;
 }

@@ -6,7 +6,7 @@
 
 #include "compile_broker/compile_broker.h"
 #include "repository/model_spec.h"
-#include "runner/executable_loader.h"
+#include "runner/toolchain.h"
 
 namespace stoker {
 
@@ -19,7 +19,6 @@ struct WarmupStep {
 // One step per bucket, in the spec's order. `threads` are the compute threads
 // per device thread; they are baked into the code and so are part of the key.
 std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
-                                       const CpuTarget& target,
-                                       const std::string& torch_version);
+                                       const Toolchain& toolchain);
 
 }  // namespace stoker

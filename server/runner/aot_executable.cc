@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/version.h>
 
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/absl_view.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "runner/toolchain.h"
 #include "runner/torch_errors.h"
 #include "runner/torch_values.h"
 
@@ -30,10 +32,10 @@ absl::Status CheckHost(const ArtifactManifest& manifest) {
         "compiled for ", manifest.march, ", this host runs code for ",
         HostCpuTarget().march, " and below"));
   }
-  if (Release(manifest.torch) != Release(TorchVersion())) {
+  if (Release(manifest.torch) != Release(TORCH_VERSION)) {
     return absl::FailedPreconditionError(
         absl::StrCat("compiled by torch ", manifest.torch,
-                     ", this server runs torch ", TorchVersion()));
+                     ", this server runs torch ", TORCH_VERSION));
   }
   return absl::OkStatus();
 }

@@ -61,6 +61,4 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
   return std::make_unique<CpuLoader>();
 }
 
-std::string TorchVersion() { return TORCH_VERSION; }
-
 }  // namespace stoker

@@ -46,17 +46,4 @@ class ExecutableLoader {
 // libtorch_cpu's. `kernel threads` are set per ExecutionContext.
 std::unique_ptr<ExecutableLoader> MakeCpuLoader();
 
-// The instruction set that compiles for this host are made for, from CPUID:
-// {"x86-64-v4", 512}, {"x86-64-v3", 256}, or {"x86-64-v2", 0}.
-struct CpuTarget {
-  std::string march;
-  int simdlen = 0;
-};
-CpuTarget HostCpuTarget();
-// Whether code built for `march` runs here.
-bool HostRuns(const std::string& march);
-
-// "2.11.0" of the libtorch that is linked.
-std::string TorchVersion();
-
 }  // namespace stoker

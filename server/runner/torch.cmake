@@ -9,14 +9,15 @@ if(NOT STOKER_PYTHON)
 endif()
 execute_process(
   COMMAND ${STOKER_PYTHON} -c
-    "import importlib.util as u, importlib.metadata as m; print(u.find_spec('torch').submodule_search_locations[0], m.version('torch'), sep=';', end='')"
+    "import importlib.util as u, runpy as r; d = u.find_spec('torch').submodule_search_locations[0]; v = r.run_path(d + '/version.py'); print(d, v['__version__'].split('+')[0], v['git_version'], sep=';', end='')"
   OUTPUT_VARIABLE torch_info RESULT_VARIABLE rc)
 if(rc)
   message(FATAL_ERROR "${STOKER_PYTHON} has no torch: run deploy/install.sh")
 endif()
 list(GET torch_info 0 STOKER_TORCH_DIR)
 list(GET torch_info 1 STOKER_TORCH_VERSION)
-if(NOT STOKER_TORCH_VERSION MATCHES "^2\\.11\\.0")
+list(GET torch_info 2 STOKER_TORCH_GIT)
+if(NOT STOKER_TORCH_VERSION STREQUAL "2.11.0")
   message(FATAL_ERROR "torch 2.11.0 is needed, ${STOKER_PYTHON} has ${STOKER_TORCH_VERSION}")
 endif()
 

@@ -95,6 +95,11 @@ class FaultyFiles : public Files {
     return Get<FileInfo>([&] { return real_.Stat(path); });
   }
 
+  absl::StatusOr<std::unique_ptr<OpenFolder>> Hold(
+      const std::string& folder) override {
+    return Get<std::unique_ptr<OpenFolder>>([&] { return real_.Hold(folder); });
+  }
+
   absl::Status Write(const std::string& path, std::string_view bytes) override {
     return Change(
         [&] {
@@ -131,12 +136,25 @@ class FaultyFiles : public Files {
     return Change([&] { return real_.Remove(path); },
                   [&] { RemoveSome(path); });
   }
+  absl::Status Touch(const std::string& path) override {
+    return Change([&] { return real_.Touch(path); }, [] {});
+  }
   absl::StatusOr<std::unique_ptr<FileLock>> TryLock(
       const std::string& path) override {
+    return Take([&] { return real_.TryLock(path); });
+  }
+  absl::StatusOr<std::unique_ptr<FileLock>> TryShare(
+      const std::string& path) override {
+    return Take([&] { return real_.TryShare(path); });
+  }
+
+ private:
+  using Lock = absl::StatusOr<std::unique_ptr<FileLock>>;
+  Lock Take(const std::function<Lock()>& take) {
     std::unique_ptr<FileLock> lock;
     const absl::Status done = Change(
         [&] {
-          absl::StatusOr<std::unique_ptr<FileLock>> taken = real_.TryLock(path);
+          Lock taken = take();
           if (!taken.ok()) return taken.status();
           lock = *std::move(taken);
           return absl::OkStatus();
@@ -146,7 +164,6 @@ class FaultyFiles : public Files {
     return lock;
   }
 
- private:
   static absl::Status Dead() {
     return absl::AbortedError("the process was killed");
   }

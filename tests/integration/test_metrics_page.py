@@ -16,7 +16,7 @@ import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from tests.integration.clients import check_mlp, infer, rows
-from tests.integration.daemon import Daemon, write_yaml
+from tests.integration.daemon import Daemon, eventually, write_yaml
 
 OK = [1, 1, 3, 8, 9]  # rows of the requests that succeed
 MODEL = {"model": "mlp", "version": "1"}
@@ -125,7 +125,9 @@ def test_artifacts(daemon: Daemon) -> None:
     assert lookups["hit"] + lookups.get("miss", 0) >= 2
     assert daemon.metric("stoker_artifact_open_seconds_count") == 2
     assert daemon.metric("stoker_artifact_open_seconds_sum") > 0
-    assert daemon.metric("stoker_cache_bytes") > 10_000
+    eventually(lambda: daemon.metric("stoker_cache_bytes") > 10_000, "the cache's bytes are counted")
+    assert daemon.metric("stoker_cache_entries") >= 2
+    assert daemon.metric("stoker_cache_writable") == 1
     assert daemon.metric("stoker_compiles_after_ready_total") == 0
 
 

@@ -174,7 +174,7 @@ TEST_F(WorkerFaultsTest, ASuccessForgetsAnEarlierFailure) {
   const CompileRequest request = Request("half-once");
   EXPECT_EQ(Submit(request)->Code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(Submit(request)->Result().ok());
-  cache_->Quarantine(request.key, "for the test");
+  cache_->Quarantine({.key = request.key}, "for the test");
   CompileRequest failing = request;
   failing.program_path = "/models/error.pt2";
   EXPECT_EQ(Submit(failing)->Code(), absl::StatusCode::kInternal);

@@ -30,7 +30,7 @@ ArtifactKey KeyOf(int n) {
 // entry aside and commit it again. Errors don't matter here: it may be dead.
 void Work(const std::string& root, Files& files, const ArtifactKey& key) {
   MetricRegistry metrics;
-  auto cache = KernelCache::Open(root, files, metrics);
+  auto cache = KernelCache::Open({.root = root}, files, metrics);
   if (!cache.ok()) return;
   for (int round = 0; round < 2; ++round) {
     const auto lock = (*cache)->TryLock(key);
@@ -40,7 +40,7 @@ void Work(const std::string& root, Files& files, const ArtifactKey& key) {
     if (!(*cache)->Commit(key, *folder).ok()) return;
     (*cache)->WriteNote(key, "verdict", "one verdict").IgnoreError();
     (*cache)->WriteNote(key, "verdict", "another verdict").IgnoreError();
-    if (round == 0) (*cache)->Quarantine(key, "test");
+    if (round == 0) (*cache)->Quarantine({.key = key}, "test");
   }
 }
 
@@ -64,14 +64,14 @@ bool DieAt(int n, Moment moment, bool lose_power) {
   if (lose_power) files.LosePower(folder.path());
 
   MetricRegistry metrics;
-  auto next = KernelCache::Open(root, Files::Real(), metrics);
+  auto next = KernelCache::Open({.root = root}, Files::Real(), metrics);
   EXPECT_TRUE(next.ok()) << next.status();
   if (!next.ok()) return true;
   EXPECT_THAT(*Files::Real().List(root + "/v1/staging"), IsEmpty());
   // What a dead daemon has published is whole: nothing is found damaged.
   const std::optional<CacheEntry> entry = (*next)->Lookup(key);
   EXPECT_EQ(MetricValue(metrics, "stoker_cache_requests_total",
-                        {{"result", "damaged"}}),
+                        {{"layer", "upper"}, {"result", "damaged"}}),
             0);
   EXPECT_TRUE(!entry.has_value() || HoldsArtifact(entry->folder));
   const std::optional<std::string> note = (*next)->ReadNote(key, "verdict");
@@ -140,7 +140,7 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
     const auto left = Files::Real().List(root + "/v1/staging");
     if (left.ok() && !left->empty()) ++killed_while_writing;
     MetricRegistry metrics;
-    auto next = KernelCache::Open(root, Files::Real(), metrics);
+    auto next = KernelCache::Open({.root = root}, Files::Real(), metrics);
     ASSERT_TRUE(next.ok()) << next.status();
     EXPECT_THAT(*Files::Real().List(root + "/v1/staging"), IsEmpty());
     for (int n = 0; n < kKeys; ++n) {
@@ -150,7 +150,7 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
       EXPECT_TRUE(HoldsArtifact(entry->folder));
     }
     EXPECT_EQ(MetricValue(metrics, "stoker_cache_requests_total",
-                          {{"result", "damaged"}}),
+                          {{"layer", "upper"}, {"result", "damaged"}}),
               0);
     EXPECT_NE(*(*next)->TryLock(KeyOf(0)), nullptr);
   }

@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 class KernelCacheTest : public testing::Test {
  protected:
   std::unique_ptr<KernelCache> Open(Files& files) {
-    auto cache = KernelCache::Open(root_, files, metrics_);
+    auto cache = KernelCache::Open({.root = root_}, files, metrics_);
     EXPECT_TRUE(cache.ok()) << cache.status();
     return cache.ok() ? *std::move(cache) : nullptr;
   }
@@ -53,7 +53,9 @@ class KernelCacheTest : public testing::Test {
     return MetricValue(metrics_, def.name, labels);
   }
   double Lookups(const std::string& result) {
-    return Count(metric::kCacheRequests, {{"result", result}});
+    return Count(
+        metric::kCacheRequests,
+        {{"layer", result == "miss" ? "" : "upper"}, {"result", result}});
   }
   double Rejections(const std::string& reason) {
     return Count(metric::kCacheRejections, {{"reason", reason}});
@@ -100,13 +102,15 @@ TEST_F(KernelCacheTest, CommittedEntriesAreFoundAlsoByTheNextProcess) {
   EXPECT_EQ(Commits("ok"), 1);
 }
 
-TEST_F(KernelCacheTest, CountsTheBytesOfAnEntryOnce) {
+TEST_F(KernelCacheTest, CountsEntriesAndBytes) {
   const auto cache = Open();
   const int64_t bytes = Commit(*cache, key_)->bytes;
-  cache->Lookup(key_);
-  cache->Lookup(key_);
-  EXPECT_EQ(Count(metric::kCacheBytes, {}), static_cast<double>(bytes));
   const int64_t more = Commit(*cache, other_key_)->bytes;
+  const CacheUse use = cache->Evict({}, absl::InfiniteFuture());
+  EXPECT_EQ(use.entries, 2);
+  EXPECT_EQ(use.bytes, bytes + more);
+  EXPECT_EQ(use.evicted_entries, 0);
+  EXPECT_EQ(Count(metric::kCacheEntries, {}), 2);
   EXPECT_EQ(Count(metric::kCacheBytes, {}), static_cast<double>(bytes + more));
 }
 
@@ -165,7 +169,7 @@ TEST_F(KernelCacheTest, QuarantineKeepsThreePerKey) {
   const auto cache = Open();
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(Commit(*cache, key_).ok());
-    cache->Quarantine(key_, "round " + std::to_string(i));
+    cache->Quarantine({.key = key_}, "round " + std::to_string(i));
   }
   EXPECT_EQ(Names("quarantine").size(), 3u);
   EXPECT_EQ(ReadBytes(root_ + "/v1/quarantine/" + key_.hex() + ".2/reason.txt"),
@@ -175,11 +179,11 @@ TEST_F(KernelCacheTest, QuarantineKeepsThreePerKey) {
 TEST_F(KernelCacheTest, QuarantineOfAnEntryThatCannotBeOpened) {
   const auto cache = Open();
   ASSERT_TRUE(Commit(*cache, key_).ok());
-  cache->Quarantine(key_, "undefined symbol");
+  cache->Quarantine({.key = key_}, "undefined symbol");
   EXPECT_EQ(Rejections("open"), 1);
   EXPECT_EQ(cache->Lookup(key_), std::nullopt);
   EXPECT_EQ(Lookups("miss"), 1);
-  cache->Quarantine(key_, "there is nothing");
+  cache->Quarantine({.key = key_}, "there is nothing");
   EXPECT_EQ(Rejections("open"), 1);
   EXPECT_TRUE(Commit(*cache, key_).ok());
 }
@@ -240,7 +244,7 @@ TEST_F(KernelCacheTest, AnEmptyKeyIsNoKey) {
   EXPECT_EQ(cache->WriteNote(none, "a", "b").code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(cache->ReadNote(none, "a"), std::nullopt);
-  cache->Quarantine(none, "x");
+  cache->Quarantine({.key = none}, "x");
   EXPECT_THAT(Names("quarantine"), IsEmpty());
 }
 
@@ -266,7 +270,7 @@ TEST_F(KernelCacheTest, TwoDaemonsShareEntriesAndStaging) {
   EXPECT_TRUE(first->Lookup(key_).has_value());
   ASSERT_TRUE(first->Commit(key_, staged).ok());
   EXPECT_EQ(Commits("duplicate"), 1);
-  first->Quarantine(key_, "bad");
+  first->Quarantine({.key = key_}, "bad");
   EXPECT_EQ(second->Lookup(key_), std::nullopt);
 }
 
@@ -286,7 +290,7 @@ TEST_F(KernelCacheTest, ManyThreadsOnTwoCachesAgree) {
           if (t == 0 && i % 4 == 1) {
             WriteBytes(EntryPath(key) + "/model.so", "damaged");
           }
-          if (t == 3 && i % 4 == 2) cache.Quarantine(key, "test");
+          if (t == 3 && i % 4 == 2) cache.Quarantine({.key = key}, "test");
           cache.Lookup(key);
         }
       });
@@ -327,7 +331,7 @@ TEST_F(KernelCacheTest, RefusesARootThatOthersMayWrite) {
     for (const mode_t mode : {0770, 0707, 0777}) {
       ASSERT_EQ(chmod((root_ + name).c_str(), mode), 0);
       const absl::Status status =
-          KernelCache::Open(root_, Files::Real(), metrics_).status();
+          KernelCache::Open({.root = root_}, Files::Real(), metrics_).status();
       EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << name;
       EXPECT_THAT(std::string(status.message()), HasSubstr(root_ + name));
     }
@@ -344,7 +348,7 @@ TEST_F(KernelCacheTest, RefusesARootOfSomebodyElse) {
     ASSERT_EQ(chown(root_.c_str(), 65534, 65534), 0);
   }
   const absl::Status status =
-      KernelCache::Open(foreign, Files::Real(), metrics_).status();
+      KernelCache::Open({.root = foreign}, Files::Real(), metrics_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(status.message()), HasSubstr("belongs to user"));
 }
@@ -353,11 +357,14 @@ TEST_F(KernelCacheTest, RefusesLinksAndFilesAmongItsFolders) {
   Open().reset();
   fs::rename(root_ + "/v1/entries", folder_ / "elsewhere");
   fs::create_directory_symlink(folder_ / "elsewhere", root_ + "/v1/entries");
-  EXPECT_EQ(KernelCache::Open(root_, Files::Real(), metrics_).status().code(),
+  EXPECT_EQ(KernelCache::Open({.root = root_}, Files::Real(), metrics_)
+                .status()
+                .code(),
             absl::StatusCode::kPermissionDenied);
   WriteBytes(folder_ / "file", "");
   EXPECT_FALSE(
-      KernelCache::Open(folder_ / "file", Files::Real(), metrics_).ok());
+      KernelCache::Open({.root = folder_ / "file"}, Files::Real(), metrics_)
+          .ok());
 }
 
 TEST_F(KernelCacheTest, AReadOnlyDiskStillServesItsEntries) {

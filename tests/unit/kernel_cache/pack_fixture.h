@@ -1,6 +1,9 @@
 // Kernel caches with small entries, and packs made of them.
 #pragma once
 
+#include <sys/stat.h>
+
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -65,6 +68,8 @@ inline ArchiveFiles FilesOf(const std::string& archive) {
   return files;
 }
 
+inline constexpr char kVerdict[] = "verdict-36a32f.json";
+
 class PackFixture : public testing::Test {
  protected:
   std::unique_ptr<KernelCache> Open(const std::string& name,
@@ -94,11 +99,36 @@ class PackFixture : public testing::Test {
     return folder_ / name;
   }
 
+  // A cache with two entries, one of which has notes.
+  std::unique_ptr<KernelCache> FullCache(const std::string& name) {
+    auto cache = Open(name);
+    Add(*cache, FactorsOf("8"));
+    Add(*cache, FactorsOf("1"), {{"model.so", "other code"}});
+    EXPECT_TRUE(cache->WriteNote(key8_, kVerdict, "{\"promote\":true}").ok());
+    EXPECT_TRUE(cache->WriteNote(key8_, "empty", "").ok());
+    return cache;
+  }
+  std::string SmallPack(const SigningKey* signer = nullptr) {
+    return ReadBytes(Export(*FullCache("source"), signer));
+  }
+
+  SigningKey MakeKey(const std::string& name) {
+    const std::string path = folder_ / name;
+    const std::string command =
+        "openssl genpkey -algorithm ed25519 -out " + path;
+    EXPECT_EQ(std::system(command.c_str()), 0);
+    EXPECT_EQ(chmod(path.c_str(), 0600), 0);
+    return *SigningKey::Load(path);
+  }
+
   // Names below <cache>/v1/<folder>.
   std::vector<std::string> Names(const std::string& cache,
                                  const std::string& folder) {
     return *Files::Real().List(folder_ / (cache + "/v1/" + folder));
   }
+
+  const ArtifactKey key8_{FactorsOf("8")};
+  const ArtifactKey key1_{FactorsOf("1")};
 
   TempFolder folder_{TempFolder::Where::kMemory};
   MetricRegistry metrics_;

@@ -13,8 +13,11 @@ namespace {
 struct Inputs {
   ModelSpec spec;
   int threads = 2;
-  CpuTarget target{"x86-64-v3", 256};
-  std::string torch_version = "2.11.0";
+  Toolchain toolchain{.cpu = {"x86-64-v3", 256},
+                      .torch = "2.11.0",
+                      .torch_git = "70d99e9",
+                      .cxx = "g++ 12.2.0",
+                      .libc = "glibc 2.36"};
 };
 
 Inputs TokenModel() {
@@ -30,7 +33,7 @@ Inputs TokenModel() {
 }
 
 std::vector<WarmupStep> Plan(const Inputs& in) {
-  return MakeWarmupPlan(in.spec, in.threads, in.target, in.torch_version);
+  return MakeWarmupPlan(in.spec, in.threads, in.toolchain);
 }
 
 TEST(WarmupPlanTest, OneStepPerBucketInTheirOrder) {
@@ -58,9 +61,12 @@ TEST(WarmupPlanTest, EachFactorChangesTheKey) {
           {"a size", [](Inputs& i) { i.spec.buckets[0].sizes[1] = 17; }},
           {"a symbol", [](Inputs& i) { i.spec.dimensions[1].symbol = "s2"; }},
           {"threads", [](Inputs& i) { i.threads = 4; }},
-          {"march", [](Inputs& i) { i.target.march = "x86-64-v4"; }},
-          {"simdlen", [](Inputs& i) { i.target.simdlen = 512; }},
-          {"torch", [](Inputs& i) { i.torch_version = "2.11.1"; }},
+          {"march", [](Inputs& i) { i.toolchain.cpu.march = "x86-64-v4"; }},
+          {"simdlen", [](Inputs& i) { i.toolchain.cpu.simdlen = 512; }},
+          {"torch", [](Inputs& i) { i.toolchain.torch = "2.11.1"; }},
+          {"torch.git", [](Inputs& i) { i.toolchain.torch_git = "0a1b2c3"; }},
+          {"cxx", [](Inputs& i) { i.toolchain.cxx = "g++ 13.2.0"; }},
+          {"libc", [](Inputs& i) { i.toolchain.libc = "glibc 2.39"; }},
       };
   std::set<std::string> keys = {Plan(TokenModel())[0].request.key.hex()};
   for (const auto& [name, change] : changes) {
@@ -91,6 +97,20 @@ TEST(WarmupPlanTest, WhatCannotChangeTheCodeDoesNotChangeTheKey) {
     Inputs in = TokenModel();
     change(in);
     EXPECT_EQ(Plan(in)[0].request.key.hex(), key) << name;
+  }
+}
+
+// Whatever is a factor is in the text that the key is a digest of, so changing
+// any of them, listed above or not, changes the key.
+TEST(WarmupPlanTest, EveryFactorThatIsStoredIsPartOfTheKey) {
+  const CompileRequest request = Plan(TokenModel())[0].request;
+  EXPECT_GE(request.factors.size(), 18u);
+  for (const auto& [name, value] : request.factors) {
+    KeyFactors changed = request.factors;
+    changed[name] += "x";
+    EXPECT_NE(ArtifactKey(changed), request.key) << name;
+    changed.erase(name);
+    EXPECT_NE(ArtifactKey(changed), request.key) << name;
   }
 }
 

@@ -1,9 +1,11 @@
-// The instruction sets that this host is said to run.
+// What this host is said to run and to build with.
+#include "runner/toolchain.h"
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <fstream>
-
-#include "runner/executable_loader.h"
 
 namespace stoker {
 namespace {
@@ -27,7 +29,7 @@ bool Lists(const std::string& flags, std::initializer_list<const char*> names) {
   return true;
 }
 
-TEST(CpuTargetTest, AgreesWithTheKernel) {
+TEST(ToolchainTest, AgreesWithTheKernel) {
   const std::string flags = KernelFlags();
   ASSERT_FALSE(flags.empty());
   const bool v3 =
@@ -41,16 +43,31 @@ TEST(CpuTargetTest, AgreesWithTheKernel) {
   EXPECT_EQ(HostRuns("x86-64-v3"), v3);
 }
 
-TEST(CpuTargetTest, RunsItsOwnTargetAndAllBelow) {
+TEST(ToolchainTest, RunsItsOwnTargetAndAllBelow) {
   EXPECT_TRUE(HostRuns(HostCpuTarget().march));
   EXPECT_TRUE(HostRuns("x86-64-v2"));
   EXPECT_TRUE(HostRuns("x86-64"));
 }
 
-TEST(CpuTargetTest, DoesNotRunWhatItDoesNotKnow) {
+TEST(ToolchainTest, DoesNotRunWhatItDoesNotKnow) {
   for (const char* march : {"", "native", "x86-64-v5", "armv8-a", "X86-64"}) {
     EXPECT_FALSE(HostRuns(march)) << march;
   }
+}
+
+TEST(ToolchainTest, NamesTheCompilerAndTheLibrary) {
+  const Toolchain toolchain = HostToolchain("");
+  EXPECT_THAT(toolchain.cxx, ::testing::MatchesRegex("g\\+\\+ [0-9.]+"));
+  EXPECT_THAT(toolchain.libc, ::testing::MatchesRegex("glibc [0-9.]+"));
+}
+
+// As an image without a compiler has it: the entries that were made beside this
+// program are found.
+TEST(ToolchainTest, WithoutACompilerItIsTheBuilders) {
+  setenv("STOKER_CXX", "/nothing/g++", 1);
+  EXPECT_EQ(HostToolchain("").cxx, BuildersCxx());
+  unsetenv("STOKER_CXX");
+  EXPECT_EQ(HostToolchain("g++ 13.2.0").cxx, "g++ 13.2.0");
 }
 
 }  // namespace

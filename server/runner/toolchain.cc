@@ -1,9 +1,18 @@
-// The host's x86-64 micro-architecture level, as the psABI defines them.
+#include "runner/toolchain.h"
+
 #include <cpuid.h>
+#include <gnu/libc-version.h>
+#include <unistd.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "runner/executable_loader.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/subprocess.h"
 
 namespace stoker {
 namespace {
@@ -57,6 +66,42 @@ CpuTarget HostCpuTarget() {
 bool HostRuns(const std::string& march) {
   const int level = LevelOf(march);
   return level > 0 && level <= HostLevel();
+}
+
+namespace {
+
+// Everything that a short-lived program prints; empty when it can't be run.
+std::string OutputOf(std::vector<std::string> argv) {
+  auto child = Subprocess::Start({.argv = std::move(argv)});
+  if (!child.ok()) return "";
+  std::string output;
+  char bytes[256];
+  ssize_t got = 0;
+  while ((got = read((*child)->stderr_fd(), bytes, sizeof(bytes))) > 0) {
+    output.append(bytes, static_cast<size_t>(got));
+  }
+  const bool succeeded = (*child)->Wait() == "exit status 0";
+  return succeeded ? std::string(absl::StripAsciiWhitespace(output)) : "";
+}
+
+std::string HostCxx() {
+  const char* named = std::getenv("STOKER_CXX");
+  const std::string program = named != nullptr && *named != 0 ? named : "g++";
+  const std::string version = OutputOf({program, "-dumpfullversion"});
+  const std::string name = std::filesystem::path(program).filename().string();
+  return version.empty() ? BuildersCxx() : absl::StrCat(name, " ", version);
+}
+
+}  // namespace
+
+std::string BuildersCxx() { return absl::StrCat("g++ ", STOKER_CXX_VERSION); }
+
+Toolchain HostToolchain(std::string cxx) {
+  return {.cpu = HostCpuTarget(),
+          .torch = STOKER_TORCH_VERSION,
+          .torch_git = STOKER_TORCH_GIT,
+          .cxx = cxx.empty() ? HostCxx() : std::move(cxx),
+          .libc = absl::StrCat("glibc ", gnu_get_libc_version())};
 }
 
 }  // namespace stoker

@@ -1,0 +1,287 @@
+#include "ctl/cache_commands.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "base/text_table.h"
+#include "ctl/entry_info.h"
+#include "nlohmann/json.hpp"
+
+namespace stoker {
+namespace {
+
+using Json = nlohmann::json;
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+void PrintJson(const Json& json) {
+  Print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string LayerName(int layer) {
+  return layer == 0 ? "upper" : absl::StrCat("lower ", layer);
+}
+
+std::string Seconds(double seconds) {
+  return absl::StrFormat("%.1f s", seconds);
+}
+
+std::string Joined(const std::vector<std::string>& texts) {
+  std::string joined;
+  for (const std::string& text : texts) {
+    absl::StrAppend(&joined, joined.empty() ? "" : ", ", text);
+  }
+  return joined;
+}
+
+Json Described(const EntryInfo& entry) {
+  Json json = {
+      {"key", entry.key.hex()}, {"layer", LayerName(entry.layer)},
+      {"model", entry.model},   {"bucket", entry.bucket},
+      {"bytes", entry.bytes},   {"compile_seconds", entry.compile_seconds},
+      {"notes", entry.notes}};
+  if (entry.last_used != absl::InfinitePast()) {
+    json["last_used"] = absl::FormatTime(entry.last_used, absl::UTCTimeZone());
+  }
+  return json;
+}
+
+// A section of `show`: a title and aligned lines of an object's members.
+void PrintMembers(const std::string& title, const Json& object) {
+  if (!object.is_object() || object.empty()) return;
+  TextTable table({title, ""});
+  for (const auto& [name, value] : object.items()) {
+    table.Add({"  " + name,
+               value.is_string() ? value.get<std::string>() : value.dump()});
+  }
+  Print("\n" + table.Text());
+}
+
+}  // namespace
+
+absl::StatusOr<int> CacheCommands::List() const {
+  const std::vector<EntryInfo> entries = ListEntries(cache);
+  if (json) {
+    Json list = Json::array();
+    for (const EntryInfo& entry : entries) list.push_back(Described(entry));
+    PrintJson(list);
+    return 0;
+  }
+  TextTable table(
+      {"KEY", "MODEL", "BUCKET", "LAYER", "SIZE", "COMPILE", "USED", "NOTES"});
+  const absl::Time now = clock.Now();
+  for (const EntryInfo& entry : entries) {
+    table.Add({entry.key.Short(), entry.model, entry.bucket,
+               LayerName(entry.layer), HumanBytes(entry.bytes),
+               Seconds(entry.compile_seconds), HumanAge(entry.last_used, now),
+               Joined(entry.notes)});
+  }
+  Print(table.empty() ? "the cache is empty\n" : table.Text());
+  return 0;
+}
+
+absl::StatusOr<int> CacheCommands::Show(const std::string& prefix) const {
+  ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(cache, prefix));
+  if (json) {
+    Json all = Described(entry);
+    all["manifest"] = entry.manifest;
+    PrintJson(all);
+    return 0;
+  }
+  const CacheLayer& layer = cache.layers()[static_cast<size_t>(entry.layer)];
+  TextTable head({"key", entry.key.hex()});
+  head.Add({"model", entry.model});
+  head.Add({"bucket", entry.bucket});
+  head.Add({"folder", layer.EntryFolder(entry.key)});
+  head.Add({"size", HumanBytes(entry.bytes)});
+  head.Add({"compile", Seconds(entry.compile_seconds)});
+  head.Add({"last used", HumanAge(entry.last_used, clock.Now())});
+  Print(head.Text());
+  PrintMembers("factors of the key", entry.manifest.value("factors", Json()));
+  PrintMembers("toolchain", entry.manifest.value("toolchain", Json()));
+  PrintMembers("compile, seconds", entry.manifest.value("phases", Json()));
+  PrintMembers("files", entry.manifest.value("files", Json()));
+  for (const std::string& note : entry.notes) {
+    PrintMembers(absl::StrCat("note ", note),
+                 Json::parse(cache.ReadNote(entry.key, note).value_or(""),
+                             nullptr, /*allow_exceptions=*/false));
+  }
+  return 0;
+}
+
+absl::StatusOr<int> CacheCommands::Verify(const std::string& prefix) const {
+  struct Finding {
+    ArtifactKey key;
+    int layer;
+    EntryCheck check;
+  };
+  std::vector<Finding> bad;
+  int good = 0;
+  bool found = prefix.empty();
+  for (size_t i = 0; i < cache.layers().size(); ++i) {
+    for (const ArtifactKey& key : cache.layers()[i].Keys()) {
+      if (key.hex().compare(0, prefix.size(), prefix) != 0) continue;
+      found = true;
+      EntryCheck check = cache.layers()[i].Check(key);
+      if (check.result == EntryCheck::Result::kGood) {
+        ++good;
+        continue;
+      }
+      bad.push_back({key, static_cast<int>(i), std::move(check)});
+      // Sets it aside; a layer's is left where it is.
+      if (i == 0) cache.Lookup(key);
+    }
+  }
+  if (!found) {
+    return absl::NotFoundError(
+        absl::StrCat("no entry has a key that begins with ", prefix));
+  }
+  if (json) {
+    Json list = Json::array();
+    for (const Finding& one : bad) {
+      list.push_back({{"key", one.key.hex()},
+                      {"layer", LayerName(one.layer)},
+                      {"reason", one.check.reason},
+                      {"detail", one.check.detail}});
+    }
+    PrintJson(Json{{"good", good}, {"bad", std::move(list)}});
+  } else {
+    TextTable table({"KEY", "LAYER", "WHAT IS WRONG"});
+    for (const Finding& one : bad) {
+      table.Add({one.key.Short(), LayerName(one.layer), one.check.detail});
+    }
+    if (!bad.empty()) Print(table.Text() + "\n");
+    Print(absl::StrCat(good, " good, ", bad.size(), " bad\n"));
+  }
+  return bad.empty() ? 0 : kFound;
+}
+
+absl::StatusOr<int> CacheCommands::Diff(const std::string& left,
+                                        const std::string& right) const {
+  ASSIGN_OR_RETURN(const EntryInfo a, FindEntry(cache, left));
+  ASSIGN_OR_RETURN(const EntryInfo b, FindEntry(cache, right));
+  const std::vector<FactorDifference> differences =
+      Differences(a.factors, b.factors);
+  if (json) {
+    Json list = Json::array();
+    for (const FactorDifference& one : differences) {
+      list.push_back(
+          {{"factor", one.factor}, {"left", one.left}, {"right", one.right}});
+    }
+    PrintJson(list);
+  } else if (differences.empty()) {
+    Print("all factors are equal\n");
+  } else {
+    TextTable table({"FACTOR", a.key.Short(), b.key.Short()});
+    for (const FactorDifference& one : differences) {
+      table.Add({one.factor, one.left, one.right});
+    }
+    Print(table.Text());
+  }
+  return differences.empty() ? 0 : kFound;
+}
+
+absl::StatusOr<int> CacheCommands::Stats() const {
+  struct Sum {
+    int entries = 0;
+    int64_t bytes = 0;
+    double compile_seconds = 0;
+  };
+  std::map<std::pair<std::string, int>, Sum> sums;  // by model and layer
+  Sum all;
+  for (const EntryInfo& entry : ListEntries(cache)) {
+    for (Sum* sum : {&sums[{entry.model, entry.layer}], &all}) {
+      ++sum->entries;
+      sum->bytes += entry.bytes;
+      sum->compile_seconds += entry.compile_seconds;
+    }
+  }
+  if (json) {
+    Json models = Json::array();
+    for (const auto& [of, sum] : sums) {
+      models.push_back({{"model", of.first},
+                        {"layer", LayerName(of.second)},
+                        {"entries", sum.entries},
+                        {"bytes", sum.bytes},
+                        {"compile_seconds", sum.compile_seconds}});
+    }
+    PrintJson(Json{{"entries", all.entries},
+                   {"bytes", all.bytes},
+                   {"compile_seconds", all.compile_seconds},
+                   {"models", std::move(models)}});
+    return 0;
+  }
+  TextTable table({"MODEL", "LAYER", "ENTRIES", "SIZE", "COMPILE"});
+  const auto add = [&](const std::string& name, const std::string& layer,
+                       const Sum& sum) {
+    table.Add({name, layer, absl::StrCat(sum.entries), HumanBytes(sum.bytes),
+               Seconds(sum.compile_seconds)});
+  };
+  for (const auto& [of, sum] : sums) add(of.first, LayerName(of.second), sum);
+  add("all", "", all);
+  Print(table.Text());
+  return 0;
+}
+
+absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
+                                           bool dry_run) const {
+  const absl::Time now = clock.Now();
+  if (!dry_run) {
+    RETURN_IF_ERROR(cache.writable());
+    const CacheUse use = cache.Evict(limits, now);
+    if (json) {
+      PrintJson(Json{{"evicted_entries", use.evicted_entries},
+                     {"evicted_bytes", use.evicted_bytes},
+                     {"entries", use.entries},
+                     {"bytes", use.bytes}});
+    } else {
+      Print(absl::StrCat("evicted ", use.evicted_entries, " entries, ",
+                         HumanBytes(use.evicted_bytes), "; ", use.entries,
+                         " entries, ", HumanBytes(use.bytes), " are left\n"));
+    }
+    return 0;
+  }
+  std::vector<EvictionCandidate> candidates;
+  for (const EntryInfo& entry : ListEntries(cache)) {
+    if (entry.layer != 0) continue;
+    const bool pinned = std::find(entry.notes.begin(), entry.notes.end(),
+                                  KernelCache::kPinNote) != entry.notes.end();
+    candidates.push_back({entry.key, entry.bytes, entry.last_used, pinned});
+  }
+  const std::vector<Eviction> chosen =
+      ChooseEvictions(std::move(candidates), limits, now);
+  if (json) {
+    Json list = Json::array();
+    for (const Eviction& one : chosen) {
+      list.push_back({{"key", one.key.hex()}, {"reason", one.reason}});
+    }
+    PrintJson(list);
+    return 0;
+  }
+  TextTable table({"KEY", "WOULD GO FOR ITS"});
+  for (const Eviction& one : chosen) {
+    table.Add({one.key.Short(), std::string(one.reason)});
+  }
+  Print(table.empty() ? "nothing would go\n" : table.Text());
+  return 0;
+}
+
+absl::StatusOr<int> CacheCommands::Pin(const std::string& prefix,
+                                       bool pinned) const {
+  ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(cache, prefix));
+  RETURN_IF_ERROR(pinned ? cache.WriteNote(entry.key, KernelCache::kPinNote, "")
+                         : cache.RemoveNote(entry.key, KernelCache::kPinNote));
+  if (!json) {
+    Print(absl::StrCat(entry.key.Short(),
+                       pinned ? " is pinned\n" : " is not pinned any more\n"));
+  }
+  return 0;
+}
+
+}  // namespace stoker

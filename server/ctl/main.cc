@@ -1,0 +1,238 @@
+// stokerctl: the operator's tool. Exit codes:
+//   0  done
+//   1  done, and found what a script should notice: a miss, a damaged entry,
+//      keys that differ
+//   2  a mistake on the command line
+//   4  it could not be done; one line on stderr says why
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/cpus.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "ctl/cache_commands.h"
+#include "ctl/plan_commands.h"
+#include "kernel_cache/cache_folder.h"
+#include "metrics/metrics.h"
+#include "spdlog/sinks/stdout_color_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+constexpr int kMistake = 2;
+constexpr int kFailed = 4;
+
+struct Arguments {
+  std::string cache = DefaultCacheFolder();
+  std::vector<std::string> layers;
+  bool json = false;
+
+  std::string key;
+  std::string other_key;
+  std::string model;
+  std::string repository;
+  std::string model_name;
+  std::string cxx;
+  int cores = 0;
+  int64_t max_mb = 0;
+  int max_age_days = 0;
+  bool dry_run = false;
+
+  CacheLimits Limits() const {
+    CacheLimits limits{.max_bytes = max_mb << 20};
+    if (max_age_days > 0) limits.max_age = absl::Hours(24 * max_age_days);
+    return limits;
+  }
+};
+
+// What a subcommand does once everything is parsed.
+using Command =
+    std::function<absl::StatusOr<int>(const Arguments&, KernelCache& cache)>;
+
+CacheCommands Commands(const Arguments& arguments, KernelCache& cache) {
+  return {cache, Clock::Real(), arguments.json};
+}
+
+absl::StatusOr<int> WithRepository(
+    const Arguments& arguments, KernelCache& cache,
+    absl::StatusOr<int> (PlanCommands::*command)(const std::string&) const) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<ModelRepository> repository,
+      ModelRepository::Open(arguments.repository, arguments.model_name));
+  const PlanCommands plan{.cache = cache,
+                          .repository = *repository,
+                          .toolchain = HostToolchain(arguments.cxx),
+                          .cores = arguments.cores > 0
+                                       ? arguments.cores
+                                       : static_cast<int>(UsableCpus().size()),
+                          .json = arguments.json};
+  return (plan.*command)(arguments.model);
+}
+
+class CommandLine {
+ public:
+  CommandLine() {
+    app_.set_version_flag("--version", STOKER_VERSION);
+    app_.require_subcommand(1);
+    app_.fallthrough();
+    app_.get_formatter()->column_width(34);
+    app_.add_option("--cache", arguments_.cache, "folder of compiled artifacts")
+        ->capture_default_str();
+    app_.add_option("--cache-layer", arguments_.layers,
+                    "read-only folder below it; may be given again");
+    app_.add_flag("--json", arguments_.json, "JSON in place of tables");
+    AddCacheCommands();
+    CLI::App* plan = AddCommand(
+        app_, "plan", "what a start would compile here, how long, and why",
+        [](const Arguments& a, KernelCache& cache) {
+          return WithRepository(a, cache, &PlanCommands::Plan);
+        });
+    AddRepositoryOptions(*plan);
+  }
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() == 0) return app_.exit(error);
+      std::fprintf(stderr, "stokerctl: %s (see stokerctl --help)\n",
+                   error.what());
+      return kMistake;
+    }
+    const absl::StatusOr<int> done = Do();
+    if (done.ok()) return *done;
+    std::fprintf(stderr, "stokerctl: %s\n",
+                 std::string(done.status().message()).c_str());
+    return kFailed;
+  }
+
+ private:
+  CLI::App* AddCommand(CLI::App& to, const std::string& name,
+                       const std::string& help, Command command) {
+    CLI::App* added = to.add_subcommand(name, help);
+    added->fallthrough();
+    added->callback(
+        [this, command = std::move(command)] { chosen_ = command; });
+    return added;
+  }
+
+  void AddRepositoryOptions(CLI::App& to) {
+    to.add_option("model", arguments_.model,
+                  "one model; all of them unless given");
+    to.add_option("--model-repository", arguments_.repository, "as for stokerd")
+        ->required()
+        ->check(CLI::ExistingDirectory);
+    to.add_option("--model-name", arguments_.model_name, "as for stokerd");
+    to.add_option("--cxx", arguments_.cxx, "as for stokerd");
+    to.add_option("--cores", arguments_.cores,
+                  "of the host that will serve; those here unless given")
+        ->check(CLI::Range(1, 4096));
+  }
+
+  void AddCacheCommands();
+  absl::StatusOr<int> Do();
+
+  Arguments arguments_;
+  CLI::App app_{"stokerctl looks after Stoker's kernel cache."};
+  Command chosen_;
+};
+
+void CommandLine::AddCacheCommands() {
+  CLI::App& cache = *app_.add_subcommand("cache", "the kernel cache");
+  cache.require_subcommand(1);
+  cache.fallthrough();
+  AddCommand(
+      cache, "list", "its entries",
+      [](const Arguments& a, KernelCache& c) { return Commands(a, c).List(); });
+  const auto with_key = [this](CLI::App* command, bool required) {
+    command
+        ->add_option("key", arguments_.key,
+                     "the entry's key, or as much of its beginning as tells "
+                     "it from others")
+        ->required(required);
+    return command;
+  };
+  with_key(AddCommand(cache, "show", "one entry: factors, files, notes",
+                      [](const Arguments& a, KernelCache& c) {
+                        return Commands(a, c).Show(a.key);
+                      }),
+           true);
+  AddRepositoryOptions(*AddCommand(cache, "explain",
+                                   "for each bucket of a model: a hit, or the "
+                                   "nearest entry and what differs",
+                                   [](const Arguments& a, KernelCache& c) {
+                                     return WithRepository(
+                                         a, c, &PlanCommands::Explain);
+                                   }));
+  with_key(
+      AddCommand(cache, "verify", "read every byte; set aside what is damaged",
+                 [](const Arguments& a, KernelCache& c) {
+                   return Commands(a, c).Verify(a.key);
+                 }),
+      false);
+  CLI::App* diff =
+      with_key(AddCommand(cache, "diff", "factors that differ",
+                          [](const Arguments& a, KernelCache& c) {
+                            return Commands(a, c).Diff(a.key, a.other_key);
+                          }),
+               true);
+  diff->add_option("other", arguments_.other_key, "the other entry's key")
+      ->required();
+  AddCommand(cache, "stats", "entries, bytes and compile time by model",
+             [](const Arguments& a, KernelCache& c) {
+               return Commands(a, c).Stats();
+             });
+  CLI::App* gc =
+      AddCommand(cache, "gc", "let go what is old or too much",
+                 [](const Arguments& a, KernelCache& c) {
+                   return Commands(a, c).Collect(a.Limits(), a.dry_run);
+                 });
+  gc->add_option("--max-mb", arguments_.max_mb,
+                 "size at which the least recently used go; 0: none do")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  gc->add_option("--max-age-days", arguments_.max_age_days,
+                 "time since an entry was last used; 0: any")
+      ->check(CLI::Range(0, 36500));
+  gc->add_flag("--dry-run", arguments_.dry_run, "only say what would go");
+  with_key(AddCommand(cache, "pin", "never let it go",
+                      [](const Arguments& a, KernelCache& c) {
+                        return Commands(a, c).Pin(a.key, true);
+                      }),
+           true);
+  with_key(AddCommand(cache, "unpin", "undo pin",
+                      [](const Arguments& a, KernelCache& c) {
+                        return Commands(a, c).Pin(a.key, false);
+                      }),
+           true);
+}
+
+absl::StatusOr<int> CommandLine::Do() {
+  // A cache is made by those who fill it, not by a mistake in a path.
+  if (!Files::Real().Stat(arguments_.cache).ok()) {
+    return absl::NotFoundError(
+        absl::StrCat("--cache: there is no folder ", arguments_.cache));
+  }
+  MetricRegistry metrics;
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<KernelCache> cache,
+      KernelCache::Open({.root = arguments_.cache, .layers = arguments_.layers},
+                        Files::Real(), metrics));
+  return chosen_(arguments_, *cache);
+}
+
+}  // namespace
+}  // namespace stoker
+
+int main(int argc, char** argv) {
+  auto logger = spdlog::stderr_color_mt("stokerctl");
+  logger->set_pattern("stokerctl: %v");
+  logger->set_level(spdlog::level::warn);
+  spdlog::set_default_logger(std::move(logger));
+  return stoker::CommandLine().Run(argc, argv);
+}

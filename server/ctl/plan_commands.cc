@@ -1,0 +1,214 @@
+#include "ctl/plan_commands.h"
+
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "base/text_table.h"
+#include "ctl/cache_commands.h"
+#include "ctl/entry_info.h"
+#include "models/placement.h"
+#include "models/warmup_plan.h"
+#include "nlohmann/json.hpp"
+
+namespace stoker {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Outlook {
+  std::string model;  // "minilm:1"
+  WarmupStep step;
+  std::optional<int> layer;            // of the hit
+  std::string damage;                  // why an entry that is there is none
+  const EntryInfo* nearest = nullptr;  // of a miss
+  std::vector<FactorDifference> differences;  // nearest's value, then ours
+};
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+// Versions that can't be served are an error for whoever plans with them.
+absl::StatusOr<std::vector<Outlook>> LookAhead(
+    const PlanCommands& with, const std::string& model,
+    const std::vector<EntryInfo>& entries) {
+  ASSIGN_OR_RETURN(const RepositorySnapshot wanted, with.repository.Poll());
+  std::vector<Outlook> outlooks;
+  bool found = model.empty();
+  for (const DesiredVersion& version : wanted) {
+    if (!model.empty() && version.model != model) continue;
+    found = true;
+    if (!version.spec.ok()) return version.spec.status();
+    const ModelSpec& spec = **version.spec;
+    if (!spec.compile) continue;
+    const int threads = ComputeThreads(spec, InstanceCpus(spec), with.cores);
+    for (WarmupStep& step : MakeWarmupPlan(spec, threads, with.toolchain)) {
+      Outlook outlook{.model = spec.Label(), .step = std::move(step)};
+      const ArtifactKey& key = outlook.step.request.key;
+      const std::vector<CacheLayer>& layers = with.cache.layers();
+      for (size_t i = 0; i < layers.size() && !outlook.layer; ++i) {
+        const EntryCheck check = layers[i].Check(key);
+        if (check.result == EntryCheck::Result::kGood) {
+          outlook.layer = static_cast<int>(i);
+        } else if (check.result != EntryCheck::Result::kAbsent) {
+          outlook.damage = check.detail;
+        }
+      }
+      if (!outlook.layer.has_value()) {
+        outlook.nearest = Nearest(entries, outlook.step.request.factors);
+      }
+      if (outlook.nearest != nullptr) {
+        outlook.differences =
+            Differences(outlook.nearest->factors, outlook.step.request.factors);
+      }
+      outlooks.push_back(std::move(outlook));
+    }
+  }
+  if (!found) {
+    return absl::NotFoundError(absl::StrCat("the repository ",
+                                            with.repository.root(),
+                                            " has no model '", model, "'"));
+  }
+  return outlooks;
+}
+
+std::string Where(const Outlook& outlook) {
+  if (!outlook.layer.has_value()) return "miss";
+  return *outlook.layer == 0 ? "hit"
+                             : absl::StrCat("hit, lower ", *outlook.layer);
+}
+
+std::string Shortened(const std::string& value) {
+  return value.size() > 24 ? value.substr(0, 12) + "..." : value;
+}
+
+// "cxx: g++ 12.2.0 -> g++ 13.2.0" of each factor, or why there is none.
+std::string Why(const Outlook& outlook) {
+  if (!outlook.damage.empty()) return outlook.damage;
+  if (outlook.nearest == nullptr) return "no entry to compare with";
+  std::string why;
+  for (const FactorDifference& one : outlook.differences) {
+    absl::StrAppend(&why, why.empty() ? "" : "; ", one.factor, ": ",
+                    Shortened(one.left), " -> ", Shortened(one.right));
+  }
+  return absl::StrCat("nearest ", outlook.nearest->key.Short(), "; ", why);
+}
+
+Json Described(const Outlook& outlook) {
+  Json json = {{"model", outlook.model},
+               {"bucket", outlook.step.name},
+               {"key", outlook.step.request.key.hex()},
+               {"hit", outlook.layer.has_value()}};
+  if (outlook.layer.has_value()) json["layer"] = *outlook.layer;
+  if (!outlook.damage.empty()) json["damage"] = outlook.damage;
+  if (outlook.nearest == nullptr) return json;
+  json["nearest"] = outlook.nearest->key.hex();
+  for (const FactorDifference& one : outlook.differences) {
+    json["differences"].push_back(
+        {{"factor", one.factor}, {"nearest", one.left}, {"wanted", one.right}});
+  }
+  return json;
+}
+
+// What compiling it took where it was compiled last: the same program and
+// bucket, else the same program, else anything.
+std::optional<double> ExpectedSeconds(const Outlook& outlook,
+                                      const std::vector<EntryInfo>& entries) {
+  double sum[3] = {};
+  int count[3] = {};
+  const KeyFactors& wanted = outlook.step.request.factors;
+  for (const EntryInfo& entry : entries) {
+    if (entry.compile_seconds <= 0) continue;
+    const auto graph = entry.factors.find("graph");
+    const bool same_graph =
+        graph != entry.factors.end() && graph->second == wanted.at("graph");
+    const int rank =
+        same_graph ? (entry.bucket == outlook.step.name ? 0 : 1) : 2;
+    sum[rank] += entry.compile_seconds;
+    ++count[rank];
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    if (count[rank] > 0) return sum[rank] / count[rank];
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<int> PlanCommands::Explain(const std::string& model) const {
+  const std::vector<EntryInfo> entries = ListEntries(cache);
+  ASSIGN_OR_RETURN(const std::vector<Outlook> outlooks,
+                   LookAhead(*this, model, entries));
+  bool missed = false;
+  TextTable table({"MODEL", "BUCKET", "KEY", "CACHE", "WHY"});
+  Json list = Json::array();
+  for (const Outlook& outlook : outlooks) {
+    missed |= !outlook.layer.has_value();
+    list.push_back(Described(outlook));
+    table.Add({outlook.model, outlook.step.name,
+               outlook.step.request.key.Short(), Where(outlook),
+               outlook.layer.has_value() ? "" : Why(outlook)});
+  }
+  Print(json            ? list.dump(2) + "\n"
+        : table.empty() ? "nothing is compiled for it\n"
+                        : table.Text());
+  return missed ? kFound : 0;
+}
+
+absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
+  const std::vector<EntryInfo> entries = ListEntries(cache);
+  ASSIGN_OR_RETURN(const std::vector<Outlook> outlooks,
+                   LookAhead(*this, model, entries));
+  // Two versions with one graph need one compile.
+  std::map<ArtifactKey, std::optional<double>> compiles;
+  TextTable table({"MODEL", "BUCKET", "KEY", "CACHE", "EXPECTED", "WHY"});
+  Json list = Json::array();
+  for (const Outlook& outlook : outlooks) {
+    Json row = Described(outlook);
+    std::string expected;
+    if (!outlook.layer.has_value()) {
+      const ArtifactKey& key = outlook.step.request.key;
+      const bool first = !compiles.contains(key);
+      const std::optional<double> seconds = ExpectedSeconds(outlook, entries);
+      if (first) compiles[key] = seconds;
+      expected = !first                ? "shared"
+                 : seconds.has_value() ? absl::StrFormat("%.1f s", *seconds)
+                                       : "unknown";
+      if (seconds.has_value()) row["expected_seconds"] = *seconds;
+    }
+    table.Add({outlook.model, outlook.step.name,
+               outlook.step.request.key.Short(), Where(outlook), expected,
+               outlook.layer.has_value() ? "" : Why(outlook)});
+    list.push_back(std::move(row));
+  }
+  double total = 0;
+  int unknown = 0;
+  for (const auto& [key, seconds] : compiles) {
+    total += seconds.value_or(0);
+    unknown += seconds.has_value() ? 0 : 1;
+  }
+  if (json) {
+    Print(Json{{"buckets", std::move(list)},
+               {"compiles", compiles.size()},
+               {"expected_seconds", total},
+               {"compiles_of_unknown_length", unknown}}
+              .dump(2) +
+          "\n");
+    return 0;
+  }
+  if (!table.empty()) Print(table.Text() + "\n");
+  Print(absl::StrCat("a start here needs ", compiles.size(), " compiles"));
+  if (!compiles.empty()) {
+    Print(absl::StrFormat(", about %.0f s one after another", total));
+    if (unknown > 0)
+      Print(absl::StrCat(" and ", unknown, " of unknown length"));
+  }
+  Print("\n");
+  return 0;
+}
+
+}  // namespace stoker

@@ -1,0 +1,30 @@
+// What a start would find in the kernel cache: `stokerctl plan` and `stokerctl
+// cache explain`. Nothing is compiled, opened or changed.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernel_cache/kernel_cache.h"
+#include "repository/model_repository.h"
+#include "runner/toolchain.h"
+
+namespace stoker {
+
+struct PlanCommands {
+  KernelCache& cache;
+  ModelRepository& repository;
+  Toolchain toolchain;
+  int cores = 1;
+  bool json = false;
+
+  // For each bucket of the model (of all for an empty name): a hit and where,
+  // or a miss with the nearest entry and the factors that differ, its value
+  // first. Returns kFound when there is a miss.
+  absl::StatusOr<int> Explain(const std::string& model) const;
+  // How many compiles a start would need, and how long they took elsewhere.
+  // Returns 0.
+  absl::StatusOr<int> Plan(const std::string& model) const;
+};
+
+}  // namespace stoker

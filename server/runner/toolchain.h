@@ -1,0 +1,37 @@
+// What the machine code of an artifact depends on besides its program.
+#pragma once
+
+#include <string>
+
+namespace stoker {
+
+// An instruction set, as the psABI's micro-architecture levels, and how wide
+// the vectors of the code are.
+struct CpuTarget {
+  std::string march;
+  int simdlen = 0;
+};
+// Of this host, from CPUID: {"x86-64-v4", 512}, {"x86-64-v3", 256}, or
+// {"x86-64-v2", 0}.
+CpuTarget HostCpuTarget();
+// Whether code built for `march` runs here.
+bool HostRuns(const std::string& march);
+
+struct Toolchain {
+  CpuTarget cpu;
+  std::string torch;      // "2.11.0": of the libtorch that is linked
+  std::string torch_git;  // the commit that it was built from
+  std::string cxx;        // "g++ 12.2.0": what builds artifacts
+  std::string libc;       // "glibc 2.36": what they are linked against
+};
+
+// Of this host. `cxx` is what artifacts are built by; when empty, it is what
+// the g++ here says of itself, or BuildersCxx() without one. STOKER_CXX names
+// another compiler, as it does for the compile worker. Asking takes about 3 ms.
+Toolchain HostToolchain(std::string cxx);
+
+// The g++ that this program was built beside: an image without a compiler looks
+// for what its builder has made.
+std::string BuildersCxx();
+
+}  // namespace stoker
