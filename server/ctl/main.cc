@@ -16,6 +16,8 @@
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "ctl/cache_commands.h"
+#include "ctl/entry_info.h"
+#include "ctl/pack_commands.h"
 #include "ctl/plan_commands.h"
 #include "kernel_cache/cache_folder.h"
 #include "metrics/metrics.h"
@@ -32,6 +34,7 @@ struct Arguments {
   std::string cache = DefaultCacheFolder();
   std::vector<std::string> layers;
   bool json = false;
+  bool fills_cache = false;
 
   std::string key;
   std::string other_key;
@@ -40,6 +43,11 @@ struct Arguments {
   std::string model_name;
   std::string cxx;
   int cores = 0;
+  std::vector<std::string> keys;
+  PackPlaceArgument pack;
+  std::string signing_key;
+  std::vector<std::string> trusted;
+  bool allow_unsigned = false;
   int64_t max_mb = 0;
   int max_age_days = 0;
   bool dry_run = false;
@@ -59,9 +67,10 @@ CacheCommands Commands(const Arguments& arguments, KernelCache& cache) {
   return {cache, Clock::Real(), arguments.json};
 }
 
-absl::StatusOr<int> WithRepository(
+template <typename T>
+absl::StatusOr<T> WithRepository(
     const Arguments& arguments, KernelCache& cache,
-    absl::StatusOr<int> (PlanCommands::*command)(const std::string&) const) {
+    absl::StatusOr<T> (PlanCommands::*command)(const std::string&) const) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<ModelRepository> repository,
       ModelRepository::Open(arguments.repository, arguments.model_name));
@@ -73,6 +82,22 @@ absl::StatusOr<int> WithRepository(
                                        : static_cast<int>(UsableCpus().size()),
                           .json = arguments.json};
   return (plan.*command)(arguments.model);
+}
+
+// What `export` takes along: the keys that were named, else what the repository
+// needs, else everything.
+absl::StatusOr<std::vector<ArtifactKey>> ChosenKeys(const Arguments& arguments,
+                                                    KernelCache& cache) {
+  if (arguments.keys.empty() && !arguments.repository.empty()) {
+    return WithRepository(arguments, cache, &PlanCommands::Keys);
+  }
+  if (arguments.keys.empty()) return cache.Keys();
+  std::vector<ArtifactKey> keys;
+  for (const std::string& prefix : arguments.keys) {
+    ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(cache, prefix));
+    keys.push_back(entry.key);
+  }
+  return keys;
 }
 
 class CommandLine {
@@ -93,7 +118,7 @@ class CommandLine {
         [](const Arguments& a, KernelCache& cache) {
           return WithRepository(a, cache, &PlanCommands::Plan);
         });
-    AddRepositoryOptions(*plan);
+    AddRepositoryArguments(*plan);
   }
 
   int Run(int argc, char** argv) {
@@ -122,25 +147,33 @@ class CommandLine {
     return added;
   }
 
-  void AddRepositoryOptions(CLI::App& to) {
+  // With a model's name as argument, the repository is what it is about.
+  void AddRepositoryArguments(CLI::App& to) {
     to.add_option("model", arguments_.model,
                   "one model; all of them unless given");
-    to.add_option("--model-repository", arguments_.repository, "as for stokerd")
-        ->required()
-        ->check(CLI::ExistingDirectory);
+    AddRepositoryOptions(to)->required();
+  }
+  CLI::Option* AddRepositoryOptions(CLI::App& to) {
+    CLI::Option* repository =
+        to.add_option("--model-repository", arguments_.repository,
+                      "as for stokerd")
+            ->check(CLI::ExistingDirectory);
     to.add_option("--model-name", arguments_.model_name, "as for stokerd");
     to.add_option("--cxx", arguments_.cxx, "as for stokerd");
     to.add_option("--cores", arguments_.cores,
                   "of the host that will serve; those here unless given")
         ->check(CLI::Range(1, 4096));
+    return repository;
   }
 
   void AddCacheCommands();
+  void AddPackCommands(CLI::App& cache);
   absl::StatusOr<int> Do();
 
   Arguments arguments_;
   CLI::App app_{"stokerctl looks after Stoker's kernel cache."};
   Command chosen_;
+  bool inspect_ = false;  // needs no cache
 };
 
 void CommandLine::AddCacheCommands() {
@@ -163,13 +196,13 @@ void CommandLine::AddCacheCommands() {
                         return Commands(a, c).Show(a.key);
                       }),
            true);
-  AddRepositoryOptions(*AddCommand(cache, "explain",
-                                   "for each bucket of a model: a hit, or the "
-                                   "nearest entry and what differs",
-                                   [](const Arguments& a, KernelCache& c) {
-                                     return WithRepository(
-                                         a, c, &PlanCommands::Explain);
-                                   }));
+  AddRepositoryArguments(
+      *AddCommand(cache, "explain",
+                  "for each bucket of a model: a hit, or the "
+                  "nearest entry and what differs",
+                  [](const Arguments& a, KernelCache& c) {
+                    return WithRepository(a, c, &PlanCommands::Explain);
+                  }));
   with_key(
       AddCommand(cache, "verify", "read every byte; set aside what is damaged",
                  [](const Arguments& a, KernelCache& c) {
@@ -210,11 +243,65 @@ void CommandLine::AddCacheCommands() {
                         return Commands(a, c).Pin(a.key, false);
                       }),
            true);
+  AddPackCommands(cache);
+}
+
+void CommandLine::AddPackCommands(CLI::App& cache) {
+  const auto with_place = [this](CLI::App* command, const char* what) {
+    command->add_option("pack", arguments_.pack.file, what);
+    command->add_option("--oci", arguments_.pack.oci_folder,
+                        "folder of an OCI image layout, in place of a file");
+    command->add_option("--tag", arguments_.pack.oci_tag, "tag in it")
+        ->capture_default_str();
+    return command;
+  };
+  const auto with_trust = [this](CLI::App* command) {
+    command->add_option("--trust", arguments_.trusted,
+                        "public key (PEM) whose signature is accepted; may be "
+                        "given again");
+    return command;
+  };
+  CLI::App* to = with_place(
+      AddCommand(
+          cache, "export", "write entries as one file, a pack",
+          [](const Arguments& a, KernelCache& c) -> absl::StatusOr<int> {
+            ASSIGN_OR_RETURN(const std::vector<ArtifactKey> keys,
+                             ChosenKeys(a, c));
+            return PackCommands{c, a.json}.Export(keys, a.pack, a.signing_key);
+          }),
+      "file to write");
+  to->add_option("--key", arguments_.keys,
+                 "an entry to take along; may be given again");
+  to->add_option("--sign", arguments_.signing_key,
+                 "private key (PEM, Ed25519) to sign it with");
+  to->add_option("--model", arguments_.model,
+                 "take along what this model of the repository needs");
+  AddRepositoryOptions(*to)->description(
+      "take along what it needs, and fail when something is missing");
+  CLI::App* from = with_trust(
+      with_place(AddCommand(cache, "import", "check a pack and add what is new",
+                            [](const Arguments& a, KernelCache& c) {
+                              return PackCommands{c, a.json}.Import(
+                                  a.pack, a.trusted, a.allow_unsigned);
+                            }),
+                 "file to read"));
+  from->add_flag("--allow-unsigned", arguments_.allow_unsigned,
+                 "also accept what nobody, or nobody known, has signed");
+  from->preparse_callback([this](size_t) { arguments_.fills_cache = true; });
+  CLI::App* inspect = with_trust(
+      with_place(cache.add_subcommand(
+                     "inspect", "what a pack holds, fits, and who signed it"),
+                 "file to read"));
+  inspect->fallthrough();
+  inspect->callback([this] { inspect_ = true; });
 }
 
 absl::StatusOr<int> CommandLine::Do() {
+  if (inspect_) {
+    return InspectPack(arguments_.pack, arguments_.trusted, arguments_.json);
+  }
   // A cache is made by those who fill it, not by a mistake in a path.
-  if (!Files::Real().Stat(arguments_.cache).ok()) {
+  if (!arguments_.fills_cache && !Files::Real().Stat(arguments_.cache).ok()) {
     return absl::NotFoundError(
         absl::StrCat("--cache: there is no folder ", arguments_.cache));
   }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -157,6 +158,23 @@ absl::StatusOr<int> PlanCommands::Explain(const std::string& model) const {
         : table.empty() ? "nothing is compiled for it\n"
                         : table.Text());
   return missed ? kFound : 0;
+}
+
+absl::StatusOr<std::vector<ArtifactKey>> PlanCommands::Keys(
+    const std::string& model) const {
+  ASSIGN_OR_RETURN(const std::vector<Outlook> outlooks,
+                   LookAhead(*this, model, {}));
+  std::set<ArtifactKey> keys;
+  for (const Outlook& outlook : outlooks) {
+    const ArtifactKey& key = outlook.step.request.key;
+    if (!outlook.layer.has_value()) {
+      return absl::NotFoundError(absl::StrCat(
+          "the cache has no entry ", key.Short(), " for ", outlook.model, " ",
+          outlook.step.name, ": fill it with stokerd --warm-only"));
+    }
+    keys.insert(key);
+  }
+  return std::vector<ArtifactKey>(keys.begin(), keys.end());
 }
 
 absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernel_cache/kernel_cache.h"
@@ -22,6 +23,8 @@ struct PlanCommands {
   // or a miss with the nearest entry and the factors that differ, its value
   // first. Returns kFound when there is a miss.
   absl::StatusOr<int> Explain(const std::string& model) const;
+  // Of every bucket, each once. NOT_FOUND, with the first that is missing.
+  absl::StatusOr<std::vector<ArtifactKey>> Keys(const std::string& model) const;
   // How many compiles a start would need, and how long they took elsewhere.
   // Returns 0.
   absl::StatusOr<int> Plan(const std::string& model) const;

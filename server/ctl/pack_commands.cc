@@ -1,0 +1,167 @@
+#include "ctl/pack_commands.h"
+
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "base/text_table.h"
+#include "kernel_cache/oci_layout.h"
+#include "kernel_cache/pack.h"
+#include "nlohmann/json.hpp"
+
+namespace stoker {
+namespace {
+
+using Json = nlohmann::json;
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+absl::StatusOr<std::vector<PublicKey>> LoadAll(
+    const std::vector<std::string>& paths) {
+  std::vector<PublicKey> keys;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(PublicKey key, PublicKey::Load(path));
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+absl::StatusOr<std::string> PathOf(const PackPlaceArgument& place) {
+  RETURN_IF_ERROR(place.Check());
+  if (place.oci_folder.empty()) return place.file;
+  return FindPackInOciLayout(place.oci_folder, place.oci_tag);
+}
+
+int64_t BytesOf(const PackIndex& index) {
+  int64_t bytes = 0;
+  for (const PackMember& member : index.members) bytes += member.bytes;
+  return bytes;
+}
+
+std::string Signer(const SignatureVerdict& verdict) {
+  switch (verdict.kind) {
+    case SignatureVerdict::Kind::kTrusted:
+      return absl::StrCat("signed by trusted key ", verdict.signer);
+    case SignatureVerdict::Kind::kUnknown:
+      return absl::StrCat("signed by unknown key ", verdict.signer);
+    case SignatureVerdict::Kind::kUnsigned:
+      return "not signed";
+    case SignatureVerdict::Kind::kWrong:
+      break;
+  }
+  return absl::StrCat("wrong signature: ", verdict.detail);
+}
+
+}  // namespace
+
+absl::Status PackPlaceArgument::Check() const {
+  if (file.empty() != oci_folder.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "expected either the path of a pack or --oci FOLDER");
+}
+
+absl::StatusOr<int> PackCommands::Export(const std::vector<ArtifactKey>& keys,
+                                         const PackPlaceArgument& to,
+                                         const std::string& signing_key) const {
+  RETURN_IF_ERROR(to.Check());
+  std::optional<SigningKey> signer;
+  if (!signing_key.empty()) {
+    ASSIGN_OR_RETURN(signer, SigningKey::Load(signing_key));
+  }
+  const bool oci = !to.oci_folder.empty();
+  const std::string path = oci ? to.oci_folder + ".pack" : to.file;
+  ASSIGN_OR_RETURN(
+      const PackIndex index,
+      ExportPack(cache, keys, path, signer.has_value() ? &*signer : nullptr));
+  if (oci) {
+    const absl::Status written =
+        WriteOciLayout(path, to.oci_folder, to.oci_tag);
+    RETURN_IF_ERROR(Files::Real().Remove(path));
+    RETURN_IF_ERROR(written);
+  }
+  const std::string where =
+      oci ? absl::StrCat("oci:", to.oci_folder, ":", to.oci_tag) : path;
+  if (json) {
+    Print(Json{{"entries", index.entries.size()},
+               {"bytes", BytesOf(index)},
+               {"signed", signer.has_value()},
+               {"written", where}}
+              .dump(2) +
+          "\n");
+  } else {
+    Print(absl::StrCat(where, ": ", index.entries.size(), " entries, ",
+                       HumanBytes(BytesOf(index)),
+                       signer.has_value() ? ", signed\n" : ", not signed\n"));
+  }
+  return 0;
+}
+
+absl::StatusOr<int> PackCommands::Import(
+    const PackPlaceArgument& from, const std::vector<std::string>& trusted,
+    bool allow_unsigned) const {
+  SignaturePolicy policy;
+  ASSIGN_OR_RETURN(policy.trusted, LoadAll(trusted));
+  policy.allow_unsigned = allow_unsigned;
+  RETURN_IF_ERROR(cache.writable());
+  ASSIGN_OR_RETURN(const std::string path, PathOf(from));
+  ASSIGN_OR_RETURN(const ImportedPack pack, ImportPack(cache, path, policy));
+  if (json) {
+    Print(Json{{"new", pack.committed.size()},
+               {"present", pack.present.size()},
+               {"bytes", BytesOf(pack.index)},
+               {"signature", Signer(pack.signature)}}
+              .dump(2) +
+          "\n");
+  } else {
+    Print(absl::StrCat(pack.committed.size(), " entries are new, ",
+                       pack.present.size(), " were there; ",
+                       HumanBytes(BytesOf(pack.index)), ", ",
+                       Signer(pack.signature), "\n"));
+  }
+  return 0;
+}
+
+absl::StatusOr<int> InspectPack(const PackPlaceArgument& from,
+                                const std::vector<std::string>& trusted,
+                                bool json) {
+  ASSIGN_OR_RETURN(const std::vector<PublicKey> keys, LoadAll(trusted));
+  ASSIGN_OR_RETURN(const std::string path, PathOf(from));
+  ASSIGN_OR_RETURN(const PackSummary pack, ReadPackSummary(path, keys));
+  const PackHardware hardware = HardwareOf(pack.index.entries);
+  if (json) {
+    Json entries = Json::array();
+    for (const PackEntry& entry : pack.index.entries) {
+      entries.push_back({{"key", entry.key.hex()},
+                         {"model", entry.model},
+                         {"bucket", entry.bucket},
+                         {"compile_seconds", entry.compile_seconds}});
+    }
+    Print(Json{{"entries", std::move(entries)},
+               {"bytes", BytesOf(pack.index)},
+               {"fits", hardware},
+               {"signature", Signer(pack.signature)}}
+              .dump(2) +
+          "\n");
+    return 0;
+  }
+  TextTable table({"KEY", "MODEL", "BUCKET", "COMPILE"});
+  for (const PackEntry& entry : pack.index.entries) {
+    table.Add({entry.key.Short(), entry.model, entry.bucket,
+               absl::StrFormat("%.1f s", entry.compile_seconds)});
+  }
+  TextTable fits({"FITS", ""});
+  for (const auto& [factor, values] : hardware) {
+    fits.Add({factor, absl::StrJoin(values, ", ")});
+  }
+  Print(absl::StrCat(table.Text(), "\n", fits.Text(), "\n",
+                     HumanBytes(BytesOf(pack.index)), ", ",
+                     Signer(pack.signature), "\n"));
+  return 0;
+}
+
+}  // namespace stoker
