@@ -14,12 +14,8 @@
 // read-only layer of a kernel cache. The same entries give the same bytes:
 // nothing of a pack says who made it, when or where.
 //
-//   ASSIGN_OR_RETURN(SigningKey key, SigningKey::Load("signing.pem"));
-//   ASSIGN_OR_RETURN(PackIndex index,
-//                    ExportPack(cache, cache.Keys(), "minilm.pack", &key));
-//   ASSIGN_OR_RETURN(ImportedPack pack,
-//                    ImportPack(other, "minilm.pack", {.trusted =
-//                    {public_key}}));
+//   ExportPack(cache, cache.Keys(), "minilm.pack", &signing_key);
+//   ImportPack(other_cache, "minilm.pack", {.trusted = {public_key}});
 //
 // These functions block on disk; call them from any thread. Several at a time
 // on one cache are fine.

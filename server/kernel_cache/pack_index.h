@@ -34,8 +34,9 @@ namespace stoker {
 inline constexpr std::string_view kPackIndexName = "index.json";
 inline constexpr std::string_view kPackSignatureName = "index.json.sig";
 
-// Far above what 10,000 entries need.
-inline constexpr int64_t kMaxPackIndexBytes = int64_t{64} << 20;
+// An entry takes about 2 kB. Parsed, an index that was made to be costly takes
+// thirty times its size.
+inline constexpr int64_t kMaxPackIndexBytes = int64_t{32} << 20;
 inline constexpr int64_t kMaxPackSignatureBytes = 4096;
 // Of manifests and notes, which are held in memory one at a time.
 inline constexpr int64_t kMaxPackTextBytes = int64_t{16} << 20;

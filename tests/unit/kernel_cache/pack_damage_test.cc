@@ -282,10 +282,10 @@ TEST_F(PackDamageTest, AHugeClaimIsNotBelieved) {
                 "bytes, found");
   for (const int64_t bytes : {kMaxPackIndexBytes + 1, kUstarMaxFileBytes}) {
     ExpectRefused(*UstarHeader("index.json", bytes),
-                  "member index.json: expected at most 67108864 bytes");
+                  "member index.json: expected at most 33554432 bytes");
   }
   ExpectRefused(*UstarHeader("index.json", kMaxPackIndexBytes),
-                "member index.json: expected 67108864 bytes, found 0 and the "
+                "member index.json: expected 33554432 bytes, found 0 and the "
                 "end of the file");
 }
 
