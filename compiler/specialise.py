@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler import guard_rules, guards
+from compiler import guard_rules, guards, onednn
 from compiler.refused import Refused
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
+    onednn.rewrite(module)
     module.recompile()
     fakes = _bucket_inputs(module, names, sizes)
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]

@@ -46,8 +46,8 @@ std::string HumanBytes(int64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  return absl::StrFormat(value < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", value,
-                         kUnits[unit]);
+  const int decimals = value < 10 && unit > 0 ? 1 : 0;
+  return absl::StrFormat("%.*f %s", decimals, value, kUnits[unit]);
 }
 
 std::string HumanAge(absl::Time then, absl::Time now) {
