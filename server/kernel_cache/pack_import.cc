@@ -14,7 +14,6 @@
 #include "base/absl_view.h"
 #include "base/errno_status.h"
 #include "base/file_stream.h"
-#include "base/files.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "base/thread.h"
@@ -35,9 +34,7 @@ absl::Status PrefixedWith(const std::string& path, const absl::Status& status) {
 
 // Not durable, unlike Files': what is staged need not survive.
 absl::Status MakeFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) {
-    return absl::OkStatus();
-  }
+  if (mkdir(path.c_str(), 0700) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, absl::StrCat("create folder ", path));
 }
 
@@ -87,22 +84,18 @@ class Import {
     // Digest of the manifest of the entry that the cache has; empty: none.
     std::string present;
     std::string manifest_sha256;
-    std::vector<std::string> notes;
+    std::map<std::string, std::string> notes;  // name → content
   };
 
   absl::Status StageMember(PackReader& reader, const PackMember& member);
   absl::Status CheckManifest(const PackEntry& entry,
                              std::string_view manifest) const;
   absl::StatusOr<CacheEntry> CommitEntry(const ArtifactKey& key);
-  absl::Status CommitNotes(const ArtifactKey& key,
-                           const std::vector<std::string>& notes);
+  absl::Status CommitNotes(const ArtifactKey& key, const Incoming& incoming);
   absl::Status Land(const ArtifactKey& key);
 
   std::string EntryFolder(const ArtifactKey& key) const {
     return absl::StrCat(staging_, "/entry-", key.hex());
-  }
-  std::string NotesFolder(const ArtifactKey& key) const {
-    return absl::StrCat(staging_, "/notes-", key.hex());
   }
 
   KernelCache& cache_;
@@ -129,27 +122,22 @@ absl::Status Import::Stage(PackReader& reader) {
 }
 
 // Checks a member and writes it to the staging folder, unless it is a file of
-// an entry that the cache has. A manifest is compared with the index as soon as
-// it is there.
+// an entry that the cache has. Notes stay in memory: together they are small. A
+// manifest is compared with the index as soon as it is there.
 absl::Status Import::StageMember(PackReader& reader, const PackMember& member) {
   const PackPlace place = *ParsePackMemberName(member.name);
   Incoming& incoming = incoming_[place.key];
   const bool is_note = place.kind == PackPlace::Kind::kNote;
   const bool is_manifest = !is_note && place.name == kManifestName;
+  std::string manifest;
+  std::string* text = is_note ? &incoming.notes[place.name] : &manifest;
   std::optional<OutputFile> file;
-  if (is_note) {
-    const std::string folder = NotesFolder(place.key);
-    RETURN_IF_ERROR(MakeFolder(folder));
-    ASSIGN_OR_RETURN(file,
-                     OutputFile::Create(absl::StrCat(folder, "/", place.name)));
-    incoming.notes.push_back(place.name);
-  } else if (incoming.present.empty()) {
+  if (!is_note && incoming.present.empty()) {
     ASSIGN_OR_RETURN(file, OutputFile::Create(absl::StrCat(
                                EntryFolder(place.key), "/", place.name)));
   }
-  std::string manifest;
   RETURN_IF_ERROR(reader.ReadMember(member, [&](std::string_view piece) {
-    if (is_manifest) manifest += piece;
+    if (is_note || is_manifest) *text += piece;
     return file.has_value() ? file->Write(piece) : absl::OkStatus();
   }));
   if (file.has_value()) RETURN_IF_ERROR(file->Close());
@@ -203,15 +191,12 @@ absl::StatusOr<CacheEntry> Import::CommitEntry(const ArtifactKey& key) {
   return cache_.Commit(key, folder);
 }
 
-// Adds what the cache lacks of the staged notes.
+// Adds what the cache lacks of the notes.
 absl::Status Import::CommitNotes(const ArtifactKey& key,
-                                 const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) {
-    if (cache_.ReadNote(key, note).has_value()) continue;
-    ASSIGN_OR_RETURN(
-        const std::string content,
-        Files::Real().Read(absl::StrCat(NotesFolder(key), "/", note)));
-    RETURN_IF_ERROR(cache_.WriteNote(key, note, content));
+                                 const Incoming& incoming) {
+  for (const auto& [name, content] : incoming.notes) {
+    if (cache_.ReadNote(key, name).has_value()) continue;
+    RETURN_IF_ERROR(cache_.WriteNote(key, name, content));
   }
   return absl::OkStatus();
 }
@@ -225,7 +210,7 @@ absl::Status Import::Land(const ArtifactKey& key) {
   }
   // A note is about one artifact; compilers don't make the same one twice.
   if (landed != incoming.manifest_sha256) return absl::OkStatus();
-  return CommitNotes(key, incoming.notes);
+  return CommitNotes(key, incoming);
 }
 
 absl::Status Import::Commit() {

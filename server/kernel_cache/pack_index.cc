@@ -147,7 +147,9 @@ bool NameLess(const PackMember& a, const PackMember& b) {
 }
 bool KeyLess(const PackEntry& a, const PackEntry& b) { return a.key < b.key; }
 
-absl::Status CheckMember(const PackIndex& index, const PackMember& member) {
+// Adds the size of a note to `notes_bytes`.
+absl::Status CheckMember(const PackIndex& index, const PackMember& member,
+                         int64_t* notes_bytes) {
   const std::optional<PackPlace> place = ParsePackMemberName(member.name);
   const std::string where =
       absl::StrCat(Absl(kPackIndexName), ": member \"",
@@ -160,14 +162,16 @@ absl::Status CheckMember(const PackIndex& index, const PackMember& member) {
                           KeyLess)) {
     return Wrong(where, "one of an entry of the pack", "one of another");
   }
-  const bool is_text = place->kind == PackPlace::Kind::kNote ||
-                       place->name == kManifestName || place->name == kSealName;
-  const int64_t limit = is_text ? kMaxPackTextBytes : kUstarMaxFileBytes;
-  if (member.bytes < 0 || member.bytes > limit) {
-    return Wrong(where, absl::StrCat("at most ", limit, " bytes"),
-                 absl::StrCat(member.bytes));
+  int64_t limit = kUstarMaxFileBytes;
+  if (place->kind == PackPlace::Kind::kNote) {
+    limit = kMaxPackNotesBytes - *notes_bytes;
+    *notes_bytes += member.bytes;
+  } else if (place->name == kManifestName) {
+    limit = kMaxPackManifestBytes;
   }
-  return absl::OkStatus();
+  if (member.bytes >= 0 && member.bytes <= limit) return absl::OkStatus();
+  return Wrong(where, absl::StrCat("at most ", limit, " bytes"),
+               absl::StrCat(member.bytes));
 }
 
 }  // namespace
@@ -273,8 +277,9 @@ absl::Status CheckPackIndex(const PackIndex& index) {
   if (out_of_order(index.members, NameLess)) {
     return Wrong(kPackIndexName, "members by name, each once", "another order");
   }
+  int64_t notes_bytes = 0;
   for (const PackMember& member : index.members) {
-    RETURN_IF_ERROR(CheckMember(index, member));
+    RETURN_IF_ERROR(CheckMember(index, member, &notes_bytes));
   }
   for (const PackEntry& entry : index.entries) {
     const PackMember probe{.name = PackEntryFileName(entry.key, kManifestName)};

@@ -38,8 +38,9 @@ inline constexpr std::string_view kPackSignatureName = "index.json.sig";
 // thirty times its size.
 inline constexpr int64_t kMaxPackIndexBytes = int64_t{32} << 20;
 inline constexpr int64_t kMaxPackSignatureBytes = 4096;
-// Of manifests and notes, which are held in memory one at a time.
-inline constexpr int64_t kMaxPackTextBytes = int64_t{16} << 20;
+// Of one manifest, and of all notes together: what is held in memory.
+inline constexpr int64_t kMaxPackManifestBytes = int64_t{16} << 20;
+inline constexpr int64_t kMaxPackNotesBytes = int64_t{64} << 20;
 
 struct PackEntry {
   ArtifactKey key;

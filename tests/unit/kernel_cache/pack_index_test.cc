@@ -244,16 +244,22 @@ TEST(PackIndexTest, RefusesMembersThatBelongNowhere) {
 }
 
 TEST(PackIndexTest, RefusesAbsurdSizes) {
-  for (const std::string name :
-       {"manifest.json", "manifest.sha256", "verdict-1.json"}) {
+  const auto with = [](const std::string& name, int64_t bytes) {
     PackIndex index = SmallIndex();
     for (PackMember& member : index.members) {
-      if (member.name.ends_with("/" + name)) {
-        member.bytes = kMaxPackTextBytes + 1;
-      }
+      if (member.name.ends_with("/" + name)) member.bytes = bytes;
     }
-    ExpectRefused(index, "expected at most 16777216 bytes, found 16777217");
-  }
+    return index;
+  };
+  ExpectRefused(with("manifest.json", kMaxPackManifestBytes + 1),
+                "expected at most 16777216 bytes, found 16777217");
+  ExpectRefused(with("verdict-1.json", kMaxPackNotesBytes + 1),
+                "expected at most 67108864 bytes, found 67108865");
+  // Each may be there, but not both.
+  ExpectRefused(with("verdict-1.json", kMaxPackNotesBytes / 2 + 1),
+                "expected at most 33554431 bytes, found 33554433");
+  EXPECT_TRUE(
+      CheckPackIndex(with("verdict-1.json", kMaxPackNotesBytes / 2)).ok());
 }
 
 TEST(PackIndexTest, ManifestsThatDescribeNothing) {
