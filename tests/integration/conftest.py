@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.integration.daemon import REPO, Daemon  # noqa: E402
+from tests.integration.daemon import REPO, Daemon, eventually  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -115,3 +118,33 @@ def fake_compiler(tmp_path: Path) -> Callable[..., str]:
         return f"--compiler-python={script}"
 
     return make
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a registry; every test uses image names of its own."""
+    folder = tmp_path_factory.mktemp("registry")
+    config = {
+        "version": "0.1",
+        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
+        "http": {"addr": "127.0.0.1:0"},
+    }
+    (folder / "config.yml").write_text(json.dumps(config))  # JSON is YAML
+    log = folder / "log"
+    with open(log, "wb") as stream:
+        process = subprocess.Popen(
+            ["docker-registry", "serve", str(folder / "config.yml")],
+            stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
+        )  # fmt: skip
+    try:
+        listening = re.compile(r"listening on (127\.0\.0\.1:\d+)")
+        eventually(
+            lambda: bool(listening.search(log.read_text())) or process.poll() is not None,
+            "the registry listens",
+        )
+        match = listening.search(log.read_text())
+        assert match, log.read_text()
+        yield match[1]
+    finally:
+        process.kill()
+        process.wait()

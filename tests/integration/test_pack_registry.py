@@ -5,48 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import STOKERD, eventually
+from tests.integration.daemon import STOKERD
 
 STOKERCTL = Path(os.environ.get("STOKERCTL", STOKERD.parents[1] / "ctl/stokerctl"))
 TAG = "v1"
-
-
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an empty registry."""
-    folder = tmp_path_factory.mktemp("registry")
-    config = {
-        "version": "0.1",
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": "127.0.0.1:0"},
-    }
-    (folder / "config.yml").write_text(json.dumps(config))  # JSON is YAML
-    log = folder / "log"
-    with open(log, "wb") as stream:
-        process = subprocess.Popen(
-            ["docker-registry", "serve", str(folder / "config.yml")],
-            stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
-        )  # fmt: skip
-    try:
-        listening = re.compile(r"listening on (127\.0\.0\.1:\d+)")
-        eventually(
-            lambda: bool(listening.search(log.read_text())) or process.poll() is not None,
-            "the registry listens",
-        )
-        match = listening.search(log.read_text())
-        assert match, log.read_text()
-        yield match[1]
-    finally:
-        process.kill()
-        process.wait()
 
 
 def skopeo_copy(source: str, target: str, *flags: str) -> None:
