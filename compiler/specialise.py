@@ -56,7 +56,7 @@ def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
-    onednn.rewrite(module)
+    onednn.rewrite(module, lambda size: _resolve(size, sizes))
     module.recompile()
     fakes = _bucket_inputs(module, names, sizes)
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]

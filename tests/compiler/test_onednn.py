@@ -12,12 +12,15 @@ ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 LINEAR = torch.ops.aten.linear.default
 
 
+K, N = 256, 320
+
+
 class Transposed(nn.Module):
     """A weight that is bound as it lies: columns first."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(8, 6).t())
+        self.weight = nn.Parameter(torch.randn(K, N).t())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.linear(x, self.weight)
@@ -27,7 +30,7 @@ class Computed(nn.Module):
     """A weight that is no weight, but a result."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.linear(x, x[:3] * 2)
+        return nn.functional.linear(x, x[:30] * 2)
 
 
 def targets(model: nn.Module, x: torch.Tensor) -> tuple[set[object], torch.Tensor, torch.Tensor]:
@@ -40,37 +43,48 @@ def targets(model: nn.Module, x: torch.Tensor) -> tuple[set[object], torch.Tenso
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("shape", [(4, 8), (2, 3, 8), (1, 8), (2, 1, 3, 8)])
+@pytest.mark.parametrize("shape", [(40, K), (4, 10, K), (1, 2, 20, K)])
 def test_a_linear_layer_goes_there(bias: bool, shape: tuple[int, ...]) -> None:
-    found, got, expected = targets(nn.Linear(8, 6, bias=bias), torch.randn(shape))
+    found, got, expected = targets(nn.Linear(K, N, bias=bias), torch.randn(shape))
     assert found == {ONEDNN}
-    torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
 
 
 def test_an_operand_need_not_be_dense() -> None:
     class Sliced(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layer = nn.Linear(4, 6)
+            self.layer = nn.Linear(K, N)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.layer(x.transpose(0, 1)[:, :, ::2])
 
-    found, got, expected = targets(Sliced(), torch.randn(3, 5, 8))
+    found, got, expected = targets(Sliced(), torch.randn(8, 5, 2 * K))
     assert found == {ONEDNN}
-    torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_the_bucket_decides_what_is_worth_it() -> None:
+    """One program, two buckets: the product of the larger one goes there."""
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(nn.Linear(K, N).eval(), (torch.randn(4, K),), dynamic_shapes=({0: batch},))
+    (symbol,) = (str(symbol) for symbol in program.range_constraints)
+    for size, target in ((1, LINEAR), (64, ONEDNN)):
+        module = specialise(program, {symbol: size}).module
+        assert target in {node.target for node in module.graph.nodes}
 
 
 @pytest.mark.parametrize(
     ("model", "x"),
     [
-        (nn.Linear(8, 6).double(), torch.randn(4, 8, dtype=torch.float64)),
-        (nn.Linear(8, 6).bfloat16(), torch.randn(4, 8, dtype=torch.bfloat16)),
-        (nn.Linear(8, 6), torch.randn(8)),
-        (Transposed(), torch.randn(4, 8)),
-        (Computed(), torch.randn(4, 8)),
+        (nn.Linear(K, N).double(), torch.randn(40, K, dtype=torch.float64)),
+        (nn.Linear(K, N).bfloat16(), torch.randn(40, K, dtype=torch.bfloat16)),
+        (nn.Linear(K, 40 * N), torch.randn(K)),
+        (Transposed(), torch.randn(40, K)),
+        (Computed(), torch.randn(400, K)),
+        (nn.Linear(16, 32), torch.randn(8, 16)),
     ],
-    ids=["float64", "bfloat16", "a vector", "a transposed weight", "a computed weight"],
+    ids=["float64", "bfloat16", "a vector", "a transposed weight", "a computed weight", "a small product"],
 )
 def test_what_stays_where_it_was(model: nn.Module, x: torch.Tensor) -> None:
     found, got, expected = targets(model, x)

@@ -89,7 +89,8 @@ class CompileBrokerTest : public testing::Test {
   void SetUp() override { cache_ = OpenCache(); }
 
   std::unique_ptr<KernelCache> OpenCache() {
-    auto cache = KernelCache::Open({.root = folder_ / "cache"}, files_, metrics_);
+    auto cache =
+        KernelCache::Open({.root = folder_ / "cache"}, files_, metrics_);
     if (!cache.ok()) ADD_FAILURE() << cache.status();
     return *std::move(cache);
   }
