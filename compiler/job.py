@@ -30,7 +30,7 @@ EXTERN_NODES = "model.json"
 
 # Part of every artifact's key: change it together with the one in server/models/warmup_plan.cc
 # whenever other code may come out of the same program.
-RECIPE = "4"
+RECIPE = "5"
 
 
 @dataclass
@@ -149,6 +149,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "validity_output": specialised.outputs if specialised.guards else None,
             "guards": specialised.guards,
             "constants": built.constants,
+            "packed": [name for name in specialised.packed if name in built.constants],
             "phases": phases.seconds,
             "seconds": seconds,
             "peak_rss_bytes": _peak_rss_bytes(),

@@ -3,8 +3,9 @@
 Inductor leaves float32 linear layers to MKL. On processors of other makers MKL 2024 doesn't use
 AVX-512: on an AMD EPYC, 512 x 384 by 384 x 1536 on two cores runs at 200 GFLOP/s there and at 450 in
 oneDNN, which libtorch_cpu has too. On Intel's processors both are about as fast. Inductor would take
-oneDNN by itself if the weights were frozen, packed and baked into the artifact; oneDNN also takes them
-as they are, at nearly the same speed, so that they stay mapped and shared.
+oneDNN by itself if the weights were frozen, packed and baked into the artifact. Here they stay outside:
+oneDNN takes them as they lie, and faster, with few rows by far, packed. So a weight that nothing else
+looks at is listed, and the daemon packs it once for all buckets; one layout suits any number of rows.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ FEWEST_FLOPS = 2_000_000
 
 def rewrite(
     module: torch.fx.GraphModule, size_in_bucket: Callable[[int | torch.SymInt], int | torch.SymInt]
-) -> int:
-    """Replaces the linear layers that oneDNN can take and that are worth it; returns how many.
+) -> list[str]:
+    """Replaces the linear layers that oneDNN can take and that are worth it; returns the names of the
+    weights that may be bound packed, sorted.
 
     `size_in_bucket` resolves sizes of the graph; one that stays a symbol counts as 1. The caller
     recompiles the module.
@@ -31,8 +33,8 @@ def rewrite(
     import torch
 
     if not torch.backends.mkldnn.is_available():
-        return 0
-    count = 0
+        return []
+    weights = set()
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is torch.ops.aten.linear.default and _fits(module, node):
             sizes = [size_in_bucket(size) for size in node.args[0].meta["val"].shape]
@@ -42,8 +44,26 @@ def rewrite(
                 continue
             node.target = torch.ops.mkldnn._linear_pointwise.default
             node.args = (x, weight, bias[0] if bias else None, "none", [], "")
-            count += 1
-    return count
+            weights.add(weight)
+    others = {_storage(module, user) for user in _constants(module) if user not in weights}
+    return sorted({w.target for w in weights if _storage(module, w) not in others and _only_weight(w)})
+
+
+def _only_weight(node: torch.fx.Node) -> bool:
+    """Whether it is the weight of such products and nothing else."""
+    import torch
+
+    onednn = torch.ops.mkldnn._linear_pointwise.default
+    return all(user.target is onednn and user.args.index(node) == 1 for user in node.users)
+
+
+def _constants(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return [node for node in module.graph.nodes if node.op == "get_attr"]
+
+
+def _storage(module: torch.fx.GraphModule, node: torch.fx.Node) -> int:
+    """Tensors that share memory, under whatever names, become one constant of the compiled code."""
+    return _attribute(module, node.target).untyped_storage().data_ptr()
 
 
 def _fits(module: torch.fx.GraphModule, node: torch.fx.Node) -> bool:

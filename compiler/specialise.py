@@ -35,6 +35,7 @@ class Specialised:
     outputs: int  # without the validity
     guards: list[dict[str, Any]]  # as in the manifest
     constants: frozenset[str]  # the names that can be bound when the artifact is opened
+    packed: list[str]  # those of them that are to be bound as oneDNN packs them
 
 
 def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
@@ -56,13 +57,13 @@ def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
-    onednn.rewrite(module, lambda size: _resolve(size, sizes))
+    packed = onednn.rewrite(module, lambda size: _resolve(size, sizes))
     module.recompile()
     fakes = _bucket_inputs(module, names, sizes)
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
     inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
-    return Specialised(module, fakes, inputs, outputs, inserted, constants)
+    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed)
 
 
 def input_names(program: ExportedProgram) -> list[str]:

@@ -57,12 +57,17 @@ absl::Status CheckConstant(const std::string& name, WeightStore& weights) {
 // Hands the container every constant that it has. Its generated code reads them
 // by names of its own, for which it knows the program's.
 absl::Status BindConstants(AOTIModelContainerRunnerCpu& runner,
+                           const ArtifactManifest& manifest,
                            WeightStore& weights) {
   torch::inductor::TensorConstantMap bound;
   for (const auto& [generated, name] :
        runner.getConstantNamesToOriginalFQNs()) {
     RETURN_IF_ERROR(CheckConstant(name, weights));
-    bound.emplace(generated, weights.Find(name));
+    at::Tensor* tensor = weights.Find(name);
+    if (manifest.packed.contains(name)) {
+      ASSIGN_OR_RETURN(tensor, weights.Packed(name));
+    }
+    bound.emplace(generated, tensor);
   }
   // The container's own completeness check only warns about buffers and
   // constants, and would run with null pointers.
@@ -106,7 +111,7 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
     auto runner = std::make_unique<AOTIModelContainerRunnerCpu>(
         entry_folder + "/model.so", /*num_models=*/1,
         /*run_single_threaded=*/true);
-    status = BindConstants(*runner, *weights);
+    status = BindConstants(*runner, *manifest, *weights);
     if (!status.ok()) return Prefixed(entry_folder, status);
     return std::shared_ptr<Executable>(new AotExecutable(
         *std::move(manifest), std::move(weights), std::move(runner)));

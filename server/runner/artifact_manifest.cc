@@ -132,6 +132,12 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
     if (!name.is_string()) return Malformed("constants", "strings");
     manifest.constants.push_back(name.get<std::string>());
   }
+  const json& packed = Member(document, "packed");
+  if (!packed.is_array()) return Malformed("packed", "a list");
+  for (const json& name : packed) {
+    if (!name.is_string()) return Malformed("packed", "strings");
+    manifest.packed.insert(name.get<std::string>());
+  }
   return manifest;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,6 +40,7 @@ struct ArtifactManifest {
   std::optional<int> validity_output;  // index of the additional output
   std::vector<ArtifactGuard> guards;
   std::vector<std::string> constants;  // qualified names that it must be given
+  std::set<std::string> packed;        // those that it takes in oneDNN's layout
 };
 
 // INVALID_ARGUMENT naming the first field that is missing or malformed.

@@ -1,10 +1,13 @@
 #include "runner/weight_store.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
 
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "runner/program_archive.h"
 #include "runner/torch_errors.h"
@@ -56,6 +59,16 @@ at::Tensor ViewOf(const StoredTensor& stored) {
                        at::TensorOptions().dtype(ToTorch(stored.type)));
 }
 
+// The layout is the best one for any number of rows from 8 on.
+at::Tensor Pack(const at::Tensor& weight) {
+  static constexpr int64_t kRows = 64;
+  static const auto reorder =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("mkldnn::_reorder_linear_weight", "")
+          .typed<at::Tensor(const at::Tensor&, std::optional<int64_t>)>();
+  return reorder.call(weight, kRows);
+}
+
 }  // namespace
 
 WeightStore::WeightStore(std::string path,
@@ -84,6 +97,32 @@ absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
 at::Tensor* WeightStore::Find(const std::string& name) {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
+}
+
+// The containers' references keep the packed tensors alive for ever, but not
+// what is in them.
+WeightStore::~WeightStore() {
+  const absl::MutexLock lock(&mu_);
+  for (auto& [name, tensor] : packed_) {
+    tensor.unsafeGetTensorImpl()->release_resources();
+  }
+}
+
+absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name) {
+  const at::Tensor* dense = Find(name);
+  if (dense == nullptr || dense->scalar_type() != at::kFloat ||
+      dense->dim() != 2 || !dense->is_contiguous() || dense->numel() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "constant '", name, "' can't be packed: expected a float32 matrix"));
+  }
+  const absl::MutexLock lock(&mu_);
+  const auto found = packed_.find(name);
+  if (found != packed_.end()) return &found->second;
+  try {
+    return &packed_.emplace(name, Pack(*dense)).first->second;
+  } catch (...) {
+    return CompiledError(absl::StrCat("packing constant '", name, "'"));
+  }
 }
 
 }  // namespace stoker

@@ -2,7 +2,7 @@
 // mapped .pt2. Every compiled artifact of the version borrows them: one copy in
 // memory, and that one in the page cache.
 //
-// Immutable after Map; thread-safe. The mapping is read-only: writing through
+// Thread-safe. The mapping is read-only: writing through
 // one of its tensors ends the process, which is why an artifact that writes
 // into its constants is refused (see ProgramEffects).
 #pragma once
@@ -13,7 +13,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "base/zip_archive.h"
 #include "runner/executable_loader.h"
 #include "runner/program_effects.h"
@@ -22,6 +24,10 @@ namespace stoker {
 
 class WeightStore {
  public:
+  ~WeightStore();
+  WeightStore(const WeightStore&) = delete;
+  WeightStore& operator=(const WeightStore&) = delete;
+
   static absl::StatusOr<std::shared_ptr<WeightStore>> Map(
       const std::string& pt2_path);
 
@@ -29,6 +35,12 @@ class WeightStore {
   // as the store; AOTInductor's containers hold on to the tensor itself for
   // ever (pytorch #194480), so its memory is the store's, not the tensor's.
   at::Tensor* Find(const std::string& name);
+
+  // The same weight of a linear layer, float32 [out, in], in oneDNN's own
+  // layout: a copy, made at the first call and shared by all artifacts that ask
+  // for it. FAILED_PRECONDITION when it is no such weight.
+  absl::StatusOr<at::Tensor*> Packed(const std::string& name)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   const ProgramEffects& effects() const { return effects_; }
   const std::string& path() const { return path_; }
@@ -41,6 +53,9 @@ class WeightStore {
   const std::shared_ptr<const ZipArchive> mapping_;
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
+
+  absl::Mutex mu_;  // held while packing: one copy, the others wait
+  std::unordered_map<std::string, at::Tensor> packed_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -74,6 +74,30 @@ def test_the_bucket_decides_what_is_worth_it() -> None:
         assert target in {node.target for node in module.graph.nodes}
 
 
+class Tied(nn.Module):
+    """Three layers; of the first two weights each is also something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looked_at = nn.Linear(K, K)
+        self.table = nn.Embedding(K, K)
+        self.tied = nn.Linear(K, K)
+        self.tied.weight = self.table.weight
+        self.alone = nn.Linear(K, K)
+        self.twice = nn.Linear(K, K)
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        y = self.alone(self.tied(self.looked_at(x))) + self.looked_at.weight.sum() + self.table(ids).sum()
+        return self.twice(self.twice(y))
+
+
+def test_weights_that_nothing_else_looks_at_are_packed() -> None:
+    inputs = (torch.randn(40, K), torch.ones(3, dtype=torch.int64))
+    result = specialise(torch.export.export(Tied().eval(), inputs), {})
+    assert sum(node.target is ONEDNN for node in result.module.graph.nodes) == 5
+    assert result.packed == ["alone.weight", "twice.weight"]
+
+
 @pytest.mark.parametrize(
     ("model", "x"),
     [

@@ -172,6 +172,53 @@ TEST_F(AotExecutableTest, ArtifactsShareOneCopyOfTheWeights) {
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-4) << i;
 }
 
+// Its products are large enough for oneDNN, which takes the weights packed.
+TEST_F(AotExecutableTest, PackedWeightsGiveTheEagerFormsAnswers) {
+  std::ifstream file(Made("wide2") + "/manifest.json");
+  ASSERT_EQ(json::parse(file)["packed"],
+            json::array({"down.weight", "up.weight"}));
+  const auto eager = OpenEager("wide");
+  const auto weights = Map("wide");
+  ASSERT_TRUE(eager != nullptr && weights != nullptr);
+  for (const int64_t rows : {2, 3}) {
+    const auto compiled =
+        loader_->OpenAot(Made("wide" + std::to_string(rows)), weights);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    std::vector<float> values(static_cast<size_t>(rows) * 512);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 37) / 37 - 0.5f;
+    }
+    const Tensor input = MakeTensor(DataType::kFp32, {rows, 512}, values);
+    const std::vector<float> expected =
+        ValuesOf<float>(MustRun(*eager, {input}).outputs[0]);
+    const std::vector<float> actual =
+        ValuesOf<float>(MustRun(**compiled, {input}).outputs[0]);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 1e-5) << i;
+    }
+  }
+}
+
+// Containers never let go of a constant's tensor; its memory must go all the
+// same.
+TEST_F(AotExecutableTest, PackedWeightsGoWithTheirVersion) {
+  constexpr int64_t kWeights = 16 << 20;
+  ASSERT_NE(OpenAot("wide2", "wide"), nullptr);
+  const int64_t before = AnonymousBytes();
+  for (int i = 0; i < 5; ++i) ASSERT_NE(OpenAot("wide2", "wide"), nullptr);
+  EXPECT_LT(AnonymousBytes() - before, kWeights);
+}
+
+TEST_F(AotExecutableTest, WhatIsNoMatrixIsNotPacked) {
+  const std::string artifact = Changed(
+      "wide2", [](json& manifest) { manifest["packed"] = {"up.bias"}; });
+  const auto opened = loader_->OpenAot(artifact, Map("wide"));
+  EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(opened.status().message()),
+              HasSubstr("'up.bias' can't be packed"));
+}
+
 TEST_F(AotExecutableTest, OneOpenMpRuntimeAndNoCudaLibraries) {
   const auto compiled = OpenAot("lookup4", "lookup");
   ASSERT_NE(compiled, nullptr);

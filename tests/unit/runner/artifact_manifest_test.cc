@@ -27,7 +27,7 @@ nlohmann::json Right() {
        "message": "index out of range, expected 0 <= index < 10"},
       {"bit": 1, "operator": "aten.div.Tensor_mode", "input": null,
        "message": "division by zero"}],
-    "constants": ["table.weight"]})");
+    "constants": ["table.weight", "up.weight"], "packed": ["up.weight"]})");
 }
 
 TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
@@ -50,7 +50,8 @@ TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
             "(aten.embedding.default)");
   EXPECT_EQ(manifest->guards[1].text,
             "division by zero (aten.div.Tensor_mode)");
-  EXPECT_THAT(manifest->constants, ElementsAre("table.weight"));
+  EXPECT_THAT(manifest->constants, ElementsAre("table.weight", "up.weight"));
+  EXPECT_THAT(manifest->packed, ElementsAre("up.weight"));
 }
 
 TEST(ArtifactManifestTest, AProgramWithoutGuardsHasNoValidity) {
@@ -107,7 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongField{"/guards/0/message", nullptr, "'message'"},
         WrongField{"/guards/0/operator", nullptr, "'operator'"},
         WrongField{"/constants", nullptr, "'constants'"},
-        WrongField{"/constants/0", "1", "'constants'"}));
+        WrongField{"/constants/0", "1", "'constants'"},
+        WrongField{"/packed", nullptr, "'packed'"},
+        WrongField{"/packed/0", "1", "'packed'"}));
 
 TEST(ArtifactManifestTest, OtherTextIsRefused) {
   for (const char* text : {"", "[]", "null", "{", "{\"schema\": 1}"}) {
