@@ -46,12 +46,18 @@ class Descriptor {
 
 class FlockLock : public FileLock {
  public:
-  explicit FlockLock(Descriptor descriptor)
-      : descriptor_(std::move(descriptor)) {}
+  FlockLock(Descriptor descriptor, bool excludes)
+      : descriptor_(std::move(descriptor)), excludes_(excludes) {}
+  bool excludes() const override { return excludes_; }
 
  private:
   const Descriptor descriptor_;  // closing it releases the lock
+  const bool excludes_;
 };
+
+bool MeansNoLocks(int error) {
+  return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS;
+}
 
 class ProcFolder : public OpenFolder {
  public:
@@ -251,11 +257,13 @@ class RealFiles : public Files {
       if (flock(file.get(), kind | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return nullptr;
         if (errno == EINTR) continue;
-        return LastError("lock", path);
+        if (!MeansNoLocks(errno)) return LastError("lock", path);
+        return std::make_unique<FlockLock>(std::move(file),
+                                           /*excludes=*/false);
       }
       // The previous holder may have removed the file between open and flock.
       if (StillNamed(path, file.get())) {
-        return std::make_unique<FlockLock>(std::move(file));
+        return std::make_unique<FlockLock>(std::move(file), /*excludes=*/true);
       }
     }
   }

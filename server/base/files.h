@@ -26,6 +26,9 @@ namespace stoker {
 class FileLock {
  public:
   virtual ~FileLock() = default;
+  // False on a file system without locks (some network ones), where everybody
+  // gets every lock: whoever relies on being alone must look.
+  virtual bool excludes() const { return true; }
 };
 
 // A folder that is held open. `path()` leads to that very folder, wherever it

@@ -505,6 +505,7 @@ bool KernelCache::Impl::EvictOne(const Eviction& eviction) {
   const ArtifactKey& key = eviction.key;
   const auto nobody_uses = files.TryLock(LockPath(key, ".use"));
   if (!nobody_uses.ok() || *nobody_uses == nullptr) return false;
+  if (!(*nobody_uses)->excludes()) return false;  // nobody can tell
   const auto may_move = files.TryLock(LockPath(key, ".move"));
   if (!may_move.ok() || *may_move == nullptr) return false;
   const auto folder = staging.NewFolder(key.Short());

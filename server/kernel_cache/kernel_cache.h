@@ -23,8 +23,9 @@
 // A root that can't be written (read-only, full, no permission) costs what
 // needs writing and nothing else.
 //
-// Thread-safe; several daemons may share one root (flock). No I/O under a
-// mutex.
+// Thread-safe; several daemons may share one root (flock). On a file system
+// without locks two of them may compile one key: the first entry stays. No I/O
+// under a mutex.
 #pragma once
 
 #include <memory>
@@ -129,6 +130,8 @@ class KernelCache {
 
   // An entry with this note is never evicted.
   static constexpr std::string_view kPinNote = "pinned";
+  // Notes that begin so are about one machine (models/first_run.h).
+  static constexpr std::string_view kRanNotePrefix = "ran-on-";
 
   // The root first. What is in them, without verifying it.
   const std::vector<CacheLayer>& layers() const;

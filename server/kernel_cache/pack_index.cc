@@ -187,7 +187,9 @@ PackHardware HardwareOf(const std::vector<PackEntry>& entries) {
 }
 
 bool TravelsInPack(std::string_view note) {
-  return note != KernelCache::kPinNote;
+  return note != KernelCache::kPinNote &&
+         note.substr(0, KernelCache::kRanNotePrefix.size()) !=
+             KernelCache::kRanNotePrefix;
 }
 
 std::string PackEntryFileName(const ArtifactKey& key, std::string_view file) {

@@ -17,6 +17,10 @@ namespace {
 
 constexpr std::string_view kLockSuffix = ".lock";
 
+// On a file system without locks nobody can tell whether an owner lives. No
+// compile takes this long.
+constexpr absl::Duration kSurelyOwnerless = absl::Hours(24);
+
 // Not for secrecy: two daemons, in two containers perhaps, must not choose the
 // same.
 std::string RandomSuffix() {
@@ -54,6 +58,7 @@ absl::Status StagingArea::RemoveOwnerless() {
     ASSIGN_OR_RETURN(const std::unique_ptr<FileLock> lock,
                      files_.TryLock(LockPath(folder)));
     if (lock == nullptr) continue;  // its owner lives
+    if (!lock->excludes() && !IsOld(LockPath(folder))) continue;
     RETURN_IF_ERROR(files_.Remove(folder));
     // The lock file last: a folder without one would be taken for ownerless all
     // the same, but the lock must outlive what it guards.
@@ -61,6 +66,15 @@ absl::Status StagingArea::RemoveOwnerless() {
     spdlog::info("removed unfinished staging folder {}", folder);
   }
   return absl::OkStatus();
+}
+
+// By the file system's own clock, which several hosts share.
+bool StagingArea::IsOld(const std::string& path) const {
+  if (!files_.Touch(root_).ok()) return false;
+  const absl::StatusOr<FileInfo> now = files_.Stat(root_);
+  const absl::StatusOr<FileInfo> info = files_.Stat(path);
+  return now.ok() && info.ok() &&
+         now->modified - info->modified > kSurelyOwnerless;
 }
 
 absl::StatusOr<std::string> StagingArea::NewFolder(std::string_view prefix) {

@@ -3,6 +3,8 @@
 // process, however that one ends, so folders of the dead can be told from those
 // of the living, over containers and pid reuse as well.
 //
+// Where the file system has no locks, a folder counts as dead after a day.
+//
 // Thread-safe. No I/O under the mutex.
 #pragma once
 
@@ -43,6 +45,7 @@ class StagingArea {
 
  private:
   static std::string LockPath(const std::string& folder);
+  bool IsOld(const std::string& path) const;
 
   const std::string root_;
   Files& files_;

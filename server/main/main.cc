@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -17,11 +18,13 @@
 #include "base/heap_trimmer.h"
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
+#include "main/first_run_child.h"
 #include "main/options.h"
 #include "main/process_age.h"
 #include "main/warm_only.h"
 #include "metrics/catalog.h"
 #include "metrics/metrics.h"
+#include "models/first_run.h"
 #include "models/model_manager.h"
 #include "repository/model_repository.h"
 #include "rpc/rpc_server.h"
@@ -134,12 +137,16 @@ int Serve(const Options& options) {
   }
   CompileBroker broker(WorkerOptions(options), **cache, clock, metrics);
   std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
+  FirstRun first_run(
+      {.argv = {"/proc/self/exe", "first-run"}, .machine = MachineId()},
+      **cache);
   ModelManagerOptions manager_options;
   manager_options.poll_interval = options.repository_poll;
   manager_options.cores = static_cast<int>(UsableCpus().size());
   manager_options.toolchain = toolchain;
   manager_options.verify_promotions = options.promotion_checks;
   manager_options.require_cache = options.require_cache;
+  manager_options.first_run = &first_run;
   ModelManager manager(manager_options, **repository, cache->get(), &broker,
                        *loader, clock, metrics);
   if (options.warm_only) {
@@ -195,6 +202,9 @@ int Serve(const Options& options) {
 }  // namespace stoker
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "first-run") {
+    _exit(stoker::FirstRunChild(argc, argv));
+  }
   int exit_code = 0;
   const std::optional<stoker::Options> options =
       stoker::ParseOptions(argc, argv, exit_code);

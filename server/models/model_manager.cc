@@ -407,6 +407,7 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.toolchain = options.toolchain;
   deps.verify_promotions = options.verify_promotions;
   deps.require_cache = options.require_cache;
+  deps.first_run = options.first_run;
   impl_ = std::make_unique<Impl>(options, repository, std::move(deps));
 }
 

@@ -27,6 +27,7 @@
 
 namespace stoker {
 
+class FirstRun;
 class ModelVersion;
 struct BucketStatus;
 
@@ -68,6 +69,7 @@ struct ModelManagerOptions {
   bool verify_promotions = true;  // parity and profit checks before promotion
   // A version with a bucket that is not in the cache is not loaded.
   bool require_cache = false;
+  FirstRun* first_run = nullptr;  // outlives the manager; may be null
 };
 
 class ModelManager {

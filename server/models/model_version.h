@@ -20,6 +20,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
 #include "models/bucket_slot.h"
+#include "models/first_run.h"
 #include "models/version_stats.h"
 #include "models/warmup_plan.h"
 #include "repository/model_spec.h"
@@ -40,6 +41,7 @@ struct VersionDeps {
   Toolchain toolchain;
   bool verify_promotions = true;
   bool require_cache = false;
+  FirstRun* first_run = nullptr;  // null: everything runs here at once
   std::function<bool()> server_ready;
 };
 
@@ -120,8 +122,12 @@ class ModelVersion final : private BatchRunner {
   // Opens the eager form and runs it once on the smallest shape.
   absl::Status ProveEager();
 
-  // One bucket's way from a cache entry to a settled slot.
-  void Settle(const WarmupStep& step, const CacheEntry& entry);
+  // Which of them survive a run on this machine.
+  std::vector<absl::Status> Survive(absl::Span<const CacheEntry> entries) const;
+  // One bucket's way from a cache entry, which has survived a first run or not,
+  // to a settled slot.
+  void Settle(const WarmupStep& step, const CacheEntry& entry,
+              const absl::Status& survived);
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Open(
       const CacheEntry& entry);
   // Each on its device thread; returns the shortest time.

@@ -85,6 +85,8 @@ absl::Status ModelVersion::Load() {
       .Set(static_cast<double>(spec_->weights_bytes));
   const bool may_compile = spec_->compile && deps_.cache != nullptr;
   std::vector<const WarmupStep*> missing;
+  std::vector<const WarmupStep*> steps;  // of the entries
+  std::vector<CacheEntry> entries;
   for (const WarmupStep& step : plan_) {
     if (stopping()) return absl::CancelledError("stopped while loading");
     if (!may_compile) {
@@ -95,13 +97,21 @@ absl::Status ModelVersion::Load() {
     }
     const std::optional<CacheEntry> entry =
         deps_.cache->Lookup(step.request.key);
-    if (!entry.has_value()) missing.push_back(&step);
+    if (!entry.has_value()) {
+      missing.push_back(&step);
+      continue;
+    }
     Verdict verdict;
     // Without a stored verdict the check needs eager, and that can wait.
-    if (entry.has_value() &&
-        (!deps_.verify_promotions || StoredVerdict(*entry, verdict))) {
-      Settle(step, *entry);
+    if (!deps_.verify_promotions || StoredVerdict(*entry, verdict)) {
+      steps.push_back(&step);
+      entries.push_back(*entry);
     }
+  }
+  const std::vector<absl::Status> survived = Survive(entries);
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (stopping()) return absl::CancelledError("stopped while loading");
+    Settle(*steps[i], entries[i], survived[i]);
   }
   UpdateWarmupGauge();
   RETURN_IF_ERROR(RequireCache(missing));
@@ -179,7 +189,7 @@ void ModelVersion::WarmUp() {
     const std::optional<CacheEntry> entry =
         deps_.cache->Lookup(step.request.key);
     if (entry.has_value()) {
-      Settle(step, *entry);
+      Settle(step, *entry, Survive({&*entry, 1})[0]);
     } else {
       SubmitCompile(step);
     }
@@ -228,7 +238,7 @@ void ModelVersion::SubmitCompile(const WarmupStep& step) {
 void ModelVersion::HandleArrival(Arrival arrival) {
   const WarmupStep& step = plan_[static_cast<size_t>(arrival.bucket)];
   if (arrival.entry.ok()) {
-    Settle(step, *arrival.entry);
+    Settle(step, *arrival.entry, Survive({&*arrival.entry, 1})[0]);
     return;
   }
   const absl::Status& status = arrival.entry.status();
@@ -247,7 +257,16 @@ void ModelVersion::HandleArrival(Arrival arrival) {
   FallBack(arrival.bucket, reason, std::string(status.message()));
 }
 
-void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
+std::vector<absl::Status> ModelVersion::Survive(
+    absl::Span<const CacheEntry> entries) const {
+  if (deps_.first_run == nullptr) {
+    return std::vector<absl::Status>(entries.size(), absl::OkStatus());
+  }
+  return deps_.first_run->Check(spec_->program_path, threads_, entries);
+}
+
+void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
+                          const absl::Status& survived) {
   BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
   auto refuse = [&](std::string_view label, std::string reason) {
     deps_.metrics->Counter(metric::kPromotions, With(labels_, "outcome", label))
@@ -262,8 +281,10 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry) {
     return;
   }
   slot.SetState(BucketState::kOpening);
-  auto executables = Open(entry);
-  absl::Status opened = executables.status();
+  absl::StatusOr<std::vector<std::shared_ptr<Executable>>> executables =
+      absl::UnknownError("not opened");
+  if (survived.ok()) executables = Open(entry);
+  absl::Status opened = survived.ok() ? executables.status() : survived;
   absl::Duration first_run = absl::InfiniteDuration();
   if (opened.ok()) {
     auto ran =

@@ -6,12 +6,15 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/sha256.h"
 #include "base/subprocess.h"
 
 namespace stoker {
@@ -95,6 +98,19 @@ std::string HostCxx() {
 }  // namespace
 
 std::string BuildersCxx() { return absl::StrCat("g++ ", STOKER_CXX_VERSION); }
+
+std::string MachineId() {
+  std::string known = STOKER_TORCH_GIT;
+  std::ifstream cpus("/proc/cpuinfo");
+  // The first processor ends with an empty line.
+  for (std::string line; std::getline(cpus, line) && !line.empty();) {
+    if (absl::StartsWith(line, "model name") ||
+        absl::StartsWith(line, "flags")) {
+      absl::StrAppend(&known, "\n", line);
+    }
+  }
+  return Sha256Hex(known).substr(0, 12);
+}
 
 Toolchain HostToolchain(std::string cxx) {
   return {.cpu = HostCpuTarget(),

@@ -17,6 +17,10 @@ CpuTarget HostCpuTarget();
 // Whether code built for `march` runs here.
 bool HostRuns(const std::string& march);
 
+// Hexadecimal digits, the same for all machines that run the same instructions
+// in the same torch: of the processor's name and features.
+std::string MachineId();
+
 struct Toolchain {
   CpuTarget cpu;
   std::string torch;      // "2.11.0": of the libtorch that is linked

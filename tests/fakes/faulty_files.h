@@ -54,6 +54,11 @@ class FaultyFiles : public Files {
     absl::MutexLock lock(&mu_);
     fail_changes_ = std::move(error);
   }
+  // A file system without locks: everybody gets every lock.
+  void HaveNoLocks() {
+    absl::MutexLock lock(&mu_);
+    no_locks_ = true;
+  }
   void DieAt(int n, Moment moment) {
     absl::MutexLock lock(&mu_);
     die_at_ = n;
@@ -149,6 +154,14 @@ class FaultyFiles : public Files {
   }
 
  private:
+  class NoLock : public FileLock {
+    bool excludes() const override { return false; }
+  };
+  bool HasLocks() const {
+    absl::MutexLock lock(&mu_);
+    return !no_locks_;
+  }
+
   using Lock = absl::StatusOr<std::unique_ptr<FileLock>>;
   Lock Take(const std::function<Lock()>& take) {
     std::unique_ptr<FileLock> lock;
@@ -157,6 +170,7 @@ class FaultyFiles : public Files {
           Lock taken = take();
           if (!taken.ok()) return taken.status();
           lock = *std::move(taken);
+          if (!HasLocks()) lock = std::make_unique<NoLock>();
           return absl::OkStatus();
         },
         [] {});
@@ -241,6 +255,7 @@ class FaultyFiles : public Files {
   int die_at_ ABSL_GUARDED_BY(mu_) = kNever;
   Moment moment_ ABSL_GUARDED_BY(mu_) = Moment::kBefore;
   bool dead_ ABSL_GUARDED_BY(mu_) = false;
+  bool no_locks_ ABSL_GUARDED_BY(mu_) = false;
   absl::Status error_ ABSL_GUARDED_BY(mu_);
   absl::Status fail_changes_ ABSL_GUARDED_BY(mu_);
   std::set<std::string> durable_ ABSL_GUARDED_BY(mu_);

@@ -223,5 +223,44 @@ TEST_F(CacheLayersTest, EvictionTakesTheLeastRecentlyUsedThatNobodyUses) {
   Commit(*cache, keys[2]);  // and it can come back
 }
 
+// Network file systems: nothing is shared out, and nothing breaks.
+TEST_F(CacheLayersTest, WithoutLocksTheFirstEntryStays) {
+  FaultyFiles files(Files::Real());
+  files.HaveNoLocks();
+  const auto first = Open({}, files);
+  const std::string staged = *first->NewStagingFolder(key_);
+  const auto second = Open({}, files);
+  EXPECT_TRUE(fs::exists(staged));  // its owner may live
+  EXPECT_NE(*first->TryLock(key_), nullptr);
+  EXPECT_NE(*second->TryLock(key_), nullptr);  // so both compile
+  Commit(*second, key_);
+  StageArtifact(staged, key_, {{"model.so", "another one"}});
+  const auto late = first->Commit(key_, staged);
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_TRUE(HoldsArtifact(late->folder));
+  EXPECT_EQ(MetricValue(metrics_, "stoker_cache_commits_total",
+                        {{"result", "duplicate"}}),
+            1);
+  // Nobody can tell whether it is in use.
+  EXPECT_EQ(first->Evict({.max_bytes = 1}, absl::InfiniteFuture()).entries, 1);
+}
+
+TEST_F(CacheLayersTest, WithoutLocksAStagingFolderIsLeftBehindForADay) {
+  FaultyFiles files(Files::Real());
+  files.HaveNoLocks();
+  Open({}, files).reset();
+  const std::string staging = root_ + "/v1/staging/dead-0";
+  fs::create_directory(staging);
+  WriteBytes(staging + ".lock", "");
+  const auto age = [&](int hours) {
+    fs::last_write_time(staging + ".lock", fs::file_time_type::clock::now() -
+                                               std::chrono::hours(hours));
+    Open({}, files).reset();
+    return fs::exists(staging);
+  };
+  EXPECT_TRUE(age(23));
+  EXPECT_FALSE(age(25));
+}
+
 }  // namespace
 }  // namespace stoker

@@ -1,0 +1,63 @@
+// Runs artifacts that never ran on this machine in a child process first: code
+// that another machine has made may end the process that runs it (an
+// instruction that this processor lacks, a library that differs), and then it
+// is not the daemon's.
+//
+// That an artifact has run here is noted beside it in the kernel cache, and
+// known to this object where nothing can be written.
+//
+// Thread-safe. Check blocks; callers take turns.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/subprocess.h"
+#include "kernel_cache/kernel_cache.h"
+
+namespace stoker {
+
+class FirstRun {
+ public:
+  struct Options {
+    // Followed by the program's path, the number of threads and the artifacts'
+    // folders. The child opens and runs each in turn and writes a line to its
+    // descriptor 3 for each that it survived, whether it went well or not.
+    std::vector<std::string> argv;
+    std::string machine;  // [a-z0-9]+: what a note is good for
+    absl::Duration time_limit = absl::Minutes(2);  // of one artifact
+  };
+
+  // The cache outlives this object.
+  FirstRun(Options options, KernelCache& cache);
+
+  // For each entry: OK when it has survived a run here, or does now. INTERNAL
+  // with what became of the child when not. OK too when no child can be
+  // started: then nothing is known, and the daemon runs it as ever.
+  std::vector<absl::Status> Check(const std::string& program, int threads,
+                                  absl::Span<const CacheEntry> entries)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  // Tries entries in one child until it ends; returns how many it survived, and
+  // how it ended.
+  std::pair<size_t, std::string> TryIn(Subprocess& child) const;
+  bool IsKnownLocked(const ArtifactKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void NoteLocked(const ArtifactKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::string NoteName() const;
+
+  const Options options_;
+  KernelCache& cache_;
+  absl::Mutex mu_;  // held while a child runs
+  std::set<ArtifactKey> survived_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace stoker
