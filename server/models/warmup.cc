@@ -401,12 +401,13 @@ void ModelVersion::Promote(const WarmupStep& step,
   slots_[static_cast<size_t>(step.bucket)].Promote(std::move(executables),
                                                    verdict);
   // A verdict may be another machine's, or a busy hour's: a bucket that seems
-  // dear is not chosen, and so would never be timed again.
-  batcher_.ResetCost(
-      step.bucket,
-      verdict.candidate_seconds > 0
-          ? std::min(first_run, absl::Seconds(verdict.candidate_seconds))
-          : first_run);
+  // dear is not chosen, and so would never be timed again. Without one nothing
+  // is known: a first run alone can be a thousand times the next.
+  if (verdict.candidate_seconds > 0) {
+    batcher_.ResetCost(
+        step.bucket,
+        std::min(first_run, absl::Seconds(verdict.candidate_seconds)));
+  }
   deps_.metrics
       ->Counter(metric::kPromotions, With(labels_, "outcome", "promoted"))
       .Add();
