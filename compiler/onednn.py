@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def rewrite(
             sizes = [size_in_bucket(size) for size in node.args[0].meta["val"].shape]
             elements = math.prod(size for size in sizes if isinstance(size, int))
             x, weight, *bias = node.args
-            if 2 * elements * _attribute(module, weight.target).shape[0] < FEWEST_FLOPS:
+            if 2 * elements * attrgetter(weight.target)(module).shape[0] < FEWEST_FLOPS:
                 continue
             node.target = torch.ops.mkldnn._linear_pointwise.default
             node.args = (x, weight, bias[0] if bias else None, "none", [], "")
@@ -63,7 +64,7 @@ def _constants(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
 
 def _storage(module: torch.fx.GraphModule, node: torch.fx.Node) -> int:
     """Tensors that share memory, under whatever names, become one constant of the compiled code."""
-    return _attribute(module, node.target).untyped_storage().data_ptr()
+    return attrgetter(node.target)(module).untyped_storage().data_ptr()
 
 
 def _fits(module: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
@@ -81,14 +82,9 @@ def _fits(module: torch.fx.GraphModule, node: torch.fx.Node) -> bool:
             continue
         if parameter.op != "get_attr":
             return False
-        tensor = _attribute(module, parameter.target)
+        tensor = attrgetter(parameter.target)(module)
         if tensor.dtype != torch.float32 or tensor.dim() != rank or not tensor.is_contiguous():
             return False
         if tensor.numel() == 0:
             return False
     return True
-
-
-def _attribute(module: torch.fx.GraphModule, name: str) -> torch.Tensor:
-    *path, last = name.split(".")
-    return getattr(module.get_submodule(".".join(path)), last)

@@ -8,39 +8,13 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/errno_status.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 
 namespace stoker {
-namespace {
-
-absl::Status LastError(std::string_view operation, const std::string& path) {
-  return ErrnoStatus(errno, absl::StrCat(Absl(operation), " ", path));
-}
-
-absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t done = write(fd, bytes.data(), bytes.size());
-    if (done < 0) {
-      if (errno == EINTR) continue;
-      return LastError("write", path);
-    }
-    bytes.remove_prefix(static_cast<size_t>(done));
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return LastError("open", path);
+  if (!fd.ok()) return LastError("open", path);
   struct stat info;
   if (fstat(fd.get(), &info) != 0) return LastError("stat", path);
   std::optional<int64_t> size;
@@ -67,7 +41,7 @@ absl::StatusOr<size_t> InputFile::Read(char* buffer, size_t bytes) {
 absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {
   FileDescriptor fd(
       open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (fd.get() < 0) return LastError("create", path);
+  if (!fd.ok()) return LastError("create", path);
   return OutputFile(path, std::move(fd));
 }
 
@@ -83,7 +57,7 @@ absl::Status OutputFile::Close() {
 absl::StatusOr<DraftFile> DraftFile::CreateIn(const std::string& folder) {
   std::string path = absl::StrCat(folder, "/.draft-XXXXXX");
   FileDescriptor fd(mkostemp(path.data(), O_CLOEXEC));
-  if (fd.get() < 0) return LastError("create a file in", folder);
+  if (!fd.ok()) return LastError("create a file in", folder);
   return DraftFile(std::move(path), std::move(fd));
 }
 

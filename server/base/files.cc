@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/errno_status.h"
+#include "base/file_descriptor.h"
 #include "base/status_macros.h"
 
 namespace stoker {
@@ -24,34 +25,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::Status LastError(std::string_view operation, const std::string& path) {
-  return ErrnoStatus(errno, absl::StrCat(Absl(operation), " ", path));
+FileDescriptor OpenFile(const std::string& path, int flags) {
+  return FileDescriptor(open(path.c_str(), flags | O_CLOEXEC, 0600));
 }
-
-class Descriptor {
- public:
-  Descriptor(const std::string& path, int flags)
-      : fd_(open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-
-  int get() const { return fd_; }
-  bool ok() const { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
 
 class FlockLock : public FileLock {
  public:
-  FlockLock(Descriptor descriptor, bool excludes)
+  FlockLock(FileDescriptor descriptor, bool excludes)
       : descriptor_(std::move(descriptor)), excludes_(excludes) {}
   bool excludes() const override { return excludes_; }
 
  private:
-  const Descriptor descriptor_;  // closing it releases the lock
+  const FileDescriptor descriptor_;  // closing it releases the lock
   const bool excludes_;
 };
 
@@ -61,7 +46,7 @@ bool MeansNoLocks(int error) {
 
 class ProcFolder : public OpenFolder {
  public:
-  explicit ProcFolder(Descriptor descriptor)
+  explicit ProcFolder(FileDescriptor descriptor)
       : OpenFolder(UniqueSpelling(descriptor.get())),
         descriptor_(std::move(descriptor)) {}
 
@@ -77,7 +62,7 @@ class ProcFolder : public OpenFolder {
     return path;
   }
 
-  const Descriptor descriptor_;
+  const FileDescriptor descriptor_;
 };
 
 std::string ParentOf(const std::string& path) {
@@ -85,20 +70,8 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-absl::Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t done = write(fd, bytes.data(), bytes.size());
-    if (done < 0) {
-      if (errno == EINTR) continue;
-      return LastError("write", path);
-    }
-    bytes.remove_prefix(static_cast<size_t>(done));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Sync(const std::string& path, int flags) {
-  const Descriptor file(path, O_RDONLY | O_NOFOLLOW | flags);
+  const FileDescriptor file = OpenFile(path, O_RDONLY | O_NOFOLLOW | flags);
   if (!file.ok()) return LastError("open", path);
   // Some network file systems refuse fsync on folders; there the rename itself
   // is all the durability there is.
@@ -129,7 +102,7 @@ FileInfo::Type TypeOf(mode_t mode) {
 class RealFiles : public Files {
  public:
   absl::StatusOr<std::string> Read(const std::string& path) override {
-    const Descriptor file(path, O_RDONLY);
+    const FileDescriptor file = OpenFile(path, O_RDONLY);
     if (!file.ok()) return LastError("open", path);
     struct stat info;
     if (fstat(file.get(), &info) != 0) return LastError("stat", path);
@@ -149,7 +122,7 @@ class RealFiles : public Files {
   }
 
   absl::Status Write(const std::string& path, std::string_view bytes) override {
-    const Descriptor file(path, O_WRONLY | O_CREAT | O_TRUNC);
+    const FileDescriptor file = OpenFile(path, O_WRONLY | O_CREAT | O_TRUNC);
     if (!file.ok()) return LastError("create", path);
     RETURN_IF_ERROR(WriteAll(file.get(), bytes, path));
     if (fsync(file.get()) != 0) return LastError("fsync", path);
@@ -225,7 +198,7 @@ class RealFiles : public Files {
 
   absl::StatusOr<std::unique_ptr<OpenFolder>> Hold(
       const std::string& folder) override {
-    Descriptor held(folder, O_PATH | O_DIRECTORY);
+    FileDescriptor held = OpenFile(folder, O_PATH | O_DIRECTORY);
     if (!held.ok()) return LastError("open folder", folder);
     return std::make_unique<ProcFolder>(std::move(held));
   }
@@ -252,7 +225,7 @@ class RealFiles : public Files {
       const std::string& path, int kind) {
     while (true) {
       // Read-only, so that an existing lock file on a read-only disk will do.
-      Descriptor file(path, O_RDONLY | O_CREAT);
+      FileDescriptor file = OpenFile(path, O_RDONLY | O_CREAT);
       if (!file.ok()) return LastError("open lock file", path);
       if (flock(file.get(), kind | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return nullptr;

@@ -1,19 +1,15 @@
 #include "base/sha256.h"
 
-#include <fcntl.h>
 #include <openssl/evp.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
-#include "base/errno_status.h"
+#include "base/file_stream.h"
+#include "base/status_macros.h"
 
 namespace stoker {
 namespace {
@@ -56,19 +52,13 @@ std::string Sha256Hex(std::string_view bytes) {
 }
 
 absl::StatusOr<std::string> Sha256File(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  absl::Cleanup close_fd = [fd] { close(fd); };
+  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
   Sha256 digest;
   std::vector<char> chunk(kChunkBytes);
   while (true) {
-    const ssize_t got = read(fd, chunk.data(), chunk.size());
+    ASSIGN_OR_RETURN(const size_t got, file.Read(chunk.data(), chunk.size()));
     if (got == 0) return digest.Hex();
-    if (got > 0) {
-      digest.Add({chunk.data(), static_cast<size_t>(got)});
-    } else if (errno != EINTR) {
-      return ErrnoStatus(errno, absl::StrCat("read ", path));
-    }
+    digest.Add({chunk.data(), got});
   }
 }
 

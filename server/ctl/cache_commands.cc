@@ -1,36 +1,21 @@
 #include "ctl/cache_commands.h"
 
-#include <algorithm>
-#include <cstdio>
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/entry_info.h"
+#include "ctl/output.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
 namespace {
 
 using Json = nlohmann::json;
-
-void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
-void PrintJson(const Json& json) {
-  Print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-}
-
-std::string LayerName(int layer) {
-  return layer == 0 ? "upper" : absl::StrCat("lower ", layer);
-}
-
-std::string Seconds(double seconds) {
-  return absl::StrFormat("%.1f s", seconds);
-}
 
 std::string Joined(const std::vector<std::string>& texts) {
   std::string joined;
@@ -79,8 +64,8 @@ absl::StatusOr<int> CacheCommands::List() const {
   for (const EntryInfo& entry : entries) {
     table.Add({entry.key.Short(), entry.model, entry.bucket,
                LayerName(entry.layer), HumanBytes(entry.bytes),
-               Seconds(entry.compile_seconds), HumanAge(entry.last_used, now),
-               Joined(entry.notes)});
+               SecondsText(entry.compile_seconds),
+               HumanAge(entry.last_used, now), Joined(entry.notes)});
   }
   Print(table.empty() ? "the cache is empty\n" : table.Text());
   return 0;
@@ -100,7 +85,7 @@ absl::StatusOr<int> CacheCommands::Show(const std::string& prefix) const {
   head.Add({"bucket", entry.bucket});
   head.Add({"folder", layer.EntryFolder(entry.key)});
   head.Add({"size", HumanBytes(entry.bytes)});
-  head.Add({"compile", Seconds(entry.compile_seconds)});
+  head.Add({"compile", SecondsText(entry.compile_seconds)});
   head.Add({"last used", HumanAge(entry.last_used, clock.Now())});
   Print(head.Text());
   PrintMembers("factors of the key", entry.manifest.value("factors", Json()));
@@ -221,7 +206,7 @@ absl::StatusOr<int> CacheCommands::Stats() const {
   const auto add = [&](const std::string& name, const std::string& layer,
                        const Sum& sum) {
     table.Add({name, layer, absl::StrCat(sum.entries), HumanBytes(sum.bytes),
-               Seconds(sum.compile_seconds)});
+               SecondsText(sum.compile_seconds)});
   };
   for (const auto& [of, sum] : sums) add(of.first, LayerName(of.second), sum);
   add("all", "", all);
@@ -247,15 +232,8 @@ absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
     }
     return 0;
   }
-  std::vector<EvictionCandidate> candidates;
-  for (const EntryInfo& entry : ListEntries(cache)) {
-    if (entry.layer != 0) continue;
-    const bool pinned = std::find(entry.notes.begin(), entry.notes.end(),
-                                  KernelCache::kPinNote) != entry.notes.end();
-    candidates.push_back({entry.key, entry.bytes, entry.last_used, pinned});
-  }
   const std::vector<Eviction> chosen =
-      ChooseEvictions(std::move(candidates), limits, now);
+      ChooseEvictions(cache.EvictionCandidates(), limits, now);
   if (json) {
     Json list = Json::array();
     for (const Eviction& one : chosen) {

@@ -7,16 +7,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "kernel_cache/json_field.h"
 
 namespace stoker {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string TextOf(const Json& object, const char* name) {
-  const auto it = object.find(name);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
 
 EntryInfo Read(const CacheLayer& layer, int index, const ArtifactKey& key) {
   EntryInfo info{.key = key,
@@ -28,15 +24,13 @@ EntryInfo Read(const CacheLayer& layer, int index, const ArtifactKey& key) {
   if (!text.ok()) return info;
   Json manifest = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!manifest.is_object()) return info;
-  info.model = TextOf(manifest, "model");
-  info.bucket = TextOf(manifest, "bucket");
-  if (const auto it = manifest.find("seconds");
-      it != manifest.end() && it->is_number()) {
-    info.compile_seconds = it->get<double>();
+  info.model = TextField(manifest, "model");
+  info.bucket = TextField(manifest, "bucket");
+  if (const Json& seconds = Field(manifest, "seconds"); seconds.is_number()) {
+    info.compile_seconds = seconds.get<double>();
   }
-  if (const auto it = manifest.find("factors");
-      it != manifest.end() && it->is_object()) {
-    for (const auto& [name, value] : it->items()) {
+  if (const Json& factors = Field(manifest, "factors"); factors.is_object()) {
+    for (const auto& [name, value] : factors.items()) {
       if (value.is_string()) info.factors[name] = value.get<std::string>();
     }
   }

@@ -1,15 +1,14 @@
 #include "ctl/pack_commands.h"
 
-#include <cstdio>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
+#include "ctl/output.h"
 #include "kernel_cache/oci_layout.h"
 #include "kernel_cache/pack.h"
 #include "nlohmann/json.hpp"
@@ -18,8 +17,6 @@ namespace stoker {
 namespace {
 
 using Json = nlohmann::json;
-
-void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 absl::StatusOr<std::vector<PublicKey>> LoadAll(
     const std::vector<std::string>& paths) {
@@ -87,12 +84,10 @@ absl::StatusOr<int> PackCommands::Export(const std::vector<ArtifactKey>& keys,
   const std::string where =
       oci ? absl::StrCat("oci:", to.oci_folder, ":", to.oci_tag) : path;
   if (json) {
-    Print(Json{{"entries", index.entries.size()},
-               {"bytes", BytesOf(index)},
-               {"signed", signer.has_value()},
-               {"written", where}}
-              .dump(2) +
-          "\n");
+    PrintJson(Json{{"entries", index.entries.size()},
+                   {"bytes", BytesOf(index)},
+                   {"signed", signer.has_value()},
+                   {"written", where}});
   } else {
     Print(absl::StrCat(where, ": ", index.entries.size(), " entries, ",
                        HumanBytes(BytesOf(index)),
@@ -111,12 +106,10 @@ absl::StatusOr<int> PackCommands::Import(
   ASSIGN_OR_RETURN(const std::string path, PathOf(from));
   ASSIGN_OR_RETURN(const ImportedPack pack, ImportPack(cache, path, policy));
   if (json) {
-    Print(Json{{"new", pack.committed.size()},
-               {"present", pack.present.size()},
-               {"bytes", BytesOf(pack.index)},
-               {"signature", Signer(pack.signature)}}
-              .dump(2) +
-          "\n");
+    PrintJson(Json{{"new", pack.committed.size()},
+                   {"present", pack.present.size()},
+                   {"bytes", BytesOf(pack.index)},
+                   {"signature", Signer(pack.signature)}});
   } else {
     Print(absl::StrCat(pack.committed.size(), " entries are new, ",
                        pack.present.size(), " were there; ",
@@ -141,18 +134,16 @@ absl::StatusOr<int> InspectPack(const PackPlaceArgument& from,
                          {"bucket", entry.bucket},
                          {"compile_seconds", entry.compile_seconds}});
     }
-    Print(Json{{"entries", std::move(entries)},
-               {"bytes", BytesOf(pack.index)},
-               {"fits", hardware},
-               {"signature", Signer(pack.signature)}}
-              .dump(2) +
-          "\n");
+    PrintJson(Json{{"entries", std::move(entries)},
+                   {"bytes", BytesOf(pack.index)},
+                   {"fits", hardware},
+                   {"signature", Signer(pack.signature)}});
     return 0;
   }
   TextTable table({"KEY", "MODEL", "BUCKET", "COMPILE"});
   for (const PackEntry& entry : pack.index.entries) {
     table.Add({entry.key.Short(), entry.model, entry.bucket,
-               absl::StrFormat("%.1f s", entry.compile_seconds)});
+               SecondsText(entry.compile_seconds)});
   }
   TextTable fits({"FITS", ""});
   for (const auto& [factor, values] : hardware) {

@@ -1,6 +1,5 @@
 #include "ctl/plan_commands.h"
 
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +12,7 @@
 #include "base/text_table.h"
 #include "ctl/cache_commands.h"
 #include "ctl/entry_info.h"
+#include "ctl/output.h"
 #include "models/placement.h"
 #include "models/warmup_plan.h"
 #include "nlohmann/json.hpp"
@@ -30,8 +30,6 @@ struct Outlook {
   const EntryInfo* nearest = nullptr;  // of a miss
   std::vector<FactorDifference> differences;  // nearest's value, then ours
 };
-
-void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 // Versions that can't be served are an error for whoever plans with them.
 absl::StatusOr<std::vector<Outlook>> LookAhead(
@@ -80,7 +78,7 @@ absl::StatusOr<std::vector<Outlook>> LookAhead(
 std::string Where(const Outlook& outlook) {
   if (!outlook.layer.has_value()) return "miss";
   return *outlook.layer == 0 ? "hit"
-                             : absl::StrCat("hit, lower ", *outlook.layer);
+                             : absl::StrCat("hit, ", LayerName(*outlook.layer));
 }
 
 std::string Shortened(const std::string& value) {
@@ -154,9 +152,11 @@ absl::StatusOr<int> PlanCommands::Explain(const std::string& model) const {
                outlook.step.request.key.Short(), Where(outlook),
                outlook.layer.has_value() ? "" : Why(outlook)});
   }
-  Print(json            ? list.dump(2) + "\n"
-        : table.empty() ? "nothing is compiled for it\n"
-                        : table.Text());
+  if (json) {
+    PrintJson(list);
+  } else {
+    Print(table.empty() ? "nothing is compiled for it\n" : table.Text());
+  }
   return missed ? kFound : 0;
 }
 
@@ -194,7 +194,7 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
       const std::optional<double> seconds = ExpectedSeconds(outlook, entries);
       if (first) compiles[key] = seconds;
       expected = !first                ? "shared"
-                 : seconds.has_value() ? absl::StrFormat("%.1f s", *seconds)
+                 : seconds.has_value() ? SecondsText(*seconds)
                                        : "unknown";
       if (seconds.has_value()) row["expected_seconds"] = *seconds;
     }
@@ -210,12 +210,10 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
     unknown += seconds.has_value() ? 0 : 1;
   }
   if (json) {
-    Print(Json{{"buckets", std::move(list)},
-               {"compiles", compiles.size()},
-               {"expected_seconds", total},
-               {"compiles_of_unknown_length", unknown}}
-              .dump(2) +
-          "\n");
+    PrintJson(Json{{"buckets", std::move(list)},
+                   {"compiles", compiles.size()},
+                   {"expected_seconds", total},
+                   {"compiles_of_unknown_length", unknown}});
     return 0;
   }
   if (!table.empty()) Print(table.Text() + "\n");

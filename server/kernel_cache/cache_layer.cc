@@ -8,6 +8,12 @@
 
 namespace stoker {
 
+bool IsNoteName(std::string_view name) {
+  return !name.empty() && name.front() != '.' &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789._-") ==
+             std::string_view::npos;
+}
+
 CacheLayer::CacheLayer(const std::string& root, Files& files)
     : home_(absl::StrCat(root, "/v1")), files_(files) {}
 

@@ -22,6 +22,9 @@
 
 namespace stoker {
 
+// [a-z0-9._-]+, not starting with a dot.
+bool IsNoteName(std::string_view name);
+
 class CacheLayer {
  public:
   // `root` is absolute. `files` must outlive this object.

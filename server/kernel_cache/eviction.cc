@@ -22,7 +22,7 @@ std::vector<Eviction> ChooseEvictions(std::vector<EvictionCandidate> entries,
     const bool too_old = now - entry.last_used > limits.max_age;
     const bool too_much = limits.max_bytes > 0 && total > limits.max_bytes;
     if (!too_old && !too_much) continue;
-    evictions.push_back({entry.key, too_old ? "age" : "size"});
+    evictions.push_back({entry.key, too_old ? "age" : "size", entry.bytes});
     total -= entry.bytes;
   }
   return evictions;

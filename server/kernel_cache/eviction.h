@@ -26,6 +26,7 @@ struct EvictionCandidate {
 struct Eviction {
   ArtifactKey key;
   std::string_view reason;  // "age" or "size"
+  int64_t bytes = 0;
 };
 
 // What is too old, then the least recently used until the rest fits; in that

@@ -1,4 +1,4 @@
-// Reads JSON of unknown shape without exceptions. For this room's .cc files.
+// Reads JSON of unknown shape without exceptions.
 #pragma once
 
 #include <string>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "base/errno_status.h"
 #include "base/status_macros.h"
 #include "kernel_cache/entry_check.h"
+#include "kernel_cache/json_field.h"
 #include "kernel_cache/staging_area.h"
 #include "metrics/catalog.h"
 #include "nlohmann/json.hpp"
@@ -33,12 +33,6 @@ constexpr int kMaxPublishAttempts = 4;
 
 constexpr const char* kFolders[] = {"entries", "staging", "quarantine",
                                     "locks",   "notes",   "scratch"};
-
-bool IsNoteName(std::string_view name) {
-  return !name.empty() && name.front() != '.' &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789._-") ==
-             std::string_view::npos;
-}
 
 absl::Status NoteNameError(std::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat(
@@ -123,11 +117,8 @@ std::string_view LayerLabel(int layer) {
 double CompileSeconds(const std::string& manifest_json) {
   const auto manifest =
       nlohmann::json::parse(manifest_json, nullptr, /*allow_exceptions=*/false);
-  if (!manifest.is_object()) return 0;
-  const auto seconds = manifest.find("seconds");
-  return seconds != manifest.end() && seconds->is_number()
-             ? std::max(seconds->get<double>(), 0.0)
-             : 0;
+  const nlohmann::json& seconds = Field(manifest, "seconds");
+  return seconds.is_number() ? std::max(seconds.get<double>(), 0.0) : 0;
 }
 
 }  // namespace
@@ -530,25 +521,29 @@ bool KernelCache::Impl::EvictOne(const Eviction& eviction) {
   return true;
 }
 
+std::vector<EvictionCandidate> KernelCache::EvictionCandidates() const {
+  std::vector<EvictionCandidate> candidates;
+  const CacheLayer& top = impl_->top;
+  for (const ArtifactKey& key : top.Keys()) {
+    candidates.push_back({key, top.Bytes(key), top.LastUsed(key),
+                          top.ReadNote(key, kPinNote).ok()});
+  }
+  return candidates;
+}
+
 CacheUse KernelCache::Evict(const CacheLimits& limits, absl::Time now) {
   CacheUse use;
-  std::map<ArtifactKey, int64_t> bytes;
-  std::vector<EvictionCandidate> candidates;
-  for (const ArtifactKey& key : impl_->top.Keys()) {
-    EvictionCandidate candidate{key, impl_->top.Bytes(key),
-                                impl_->top.LastUsed(key),
-                                impl_->top.ReadNote(key, kPinNote).ok()};
+  std::vector<EvictionCandidate> candidates = EvictionCandidates();
+  for (const EvictionCandidate& candidate : candidates) {
     ++use.entries;
     use.bytes += candidate.bytes;
-    bytes[key] = candidate.bytes;
-    candidates.push_back(std::move(candidate));
   }
   if (impl_->writable.ok()) {
     for (const Eviction& eviction :
          ChooseEvictions(std::move(candidates), limits, now)) {
       if (!impl_->EvictOne(eviction)) continue;
       ++use.evicted_entries;
-      use.evicted_bytes += bytes[eviction.key];
+      use.evicted_bytes += eviction.bytes;
     }
   }
   use.entries -= use.evicted_entries;

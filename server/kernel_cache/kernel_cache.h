@@ -138,6 +138,8 @@ class KernelCache {
   // Of all layers, sorted, each once.
   std::vector<ArtifactKey> Keys() const;
 
+  // The root's entries, as ChooseEvictions takes them.
+  std::vector<EvictionCandidate> EvictionCandidates() const;
   // Lets go what is beyond the limits and neither pinned nor in use, and says
   // what is left of the root. Looks at every entry's files' sizes.
   CacheUse Evict(const CacheLimits& limits, absl::Time now);

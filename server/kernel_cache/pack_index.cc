@@ -49,10 +49,8 @@ bool IsFileName(std::string_view name) {
          });
 }
 
-bool IsNoteName(std::string_view name) {
-  return IsFileName(name) && name.front() != '.' && TravelsInPack(name) &&
-         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789._-") ==
-             std::string_view::npos;
+bool IsPackNoteName(std::string_view name) {
+  return IsFileName(name) && IsNoteName(name) && TravelsInPack(name);
 }
 
 absl::Status Wrong(std::string_view where, std::string_view expected,
@@ -215,7 +213,7 @@ std::optional<PackPlace> ParsePackMemberName(std::string_view name) {
     place.kind = PackPlace::Kind::kEntryFile;
     return place;
   }
-  if (name == PackNoteName(place.key, last) && IsNoteName(last)) {
+  if (name == PackNoteName(place.key, last) && IsPackNoteName(last)) {
     place.kind = PackPlace::Kind::kNote;
     return place;
   }

@@ -17,6 +17,7 @@ import tritonclient.grpc as triton
 
 REPO = Path(__file__).resolve().parents[2]
 STOKERD = Path(os.environ.get("STOKERD", REPO / "build/release/server/main/stokerd"))
+STOKERCTL = Path(os.environ.get("STOKERCTL", STOKERD.parents[1] / "ctl/stokerctl"))
 LISTENING = re.compile(r"listening: gRPC port (\d+), metrics port (\d+)")
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 

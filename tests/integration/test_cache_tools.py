@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients import check_mlp
-from tests.integration.daemon import REPO, Daemon, eventually, write_yaml
-
-STOKERD = REPO / "build/release/server/main/stokerd"
-STOKERCTL = REPO / "build/release/server/ctl/stokerctl"
+from tests.integration.daemon import STOKERCTL, STOKERD, Daemon, eventually, write_yaml
 
 
 def ctl(*arguments: object, code: int = 0) -> str:

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients import check_mlp
-from tests.integration.daemon import STOKERD, Daemon
-
-STOKERCTL = STOKERD.parents[1] / "ctl/stokerctl"
+from tests.integration.daemon import STOKERCTL, Daemon
 
 # What a library does as soon as it is opened.
 DEATHS = {

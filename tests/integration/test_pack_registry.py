@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import STOKERD
+from tests.integration.daemon import STOKERCTL
 
-STOKERCTL = Path(os.environ.get("STOKERCTL", STOKERD.parents[1] / "ctl/stokerctl"))
 TAG = "v1"
 
 

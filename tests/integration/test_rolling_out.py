@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.clients import check_mlp
-from tests.integration.daemon import REPO, STOKERD, Daemon
+from tests.integration.daemon import REPO, STOKERCTL, STOKERD, Daemon
 
 # What a machine's own configuration would say of a registry without TLS on loopback.
 LOCAL_REGISTRY = (
@@ -41,7 +41,7 @@ def test_every_line_of_the_readme(
     # Another test may have compiled these buckets already; nothing here depends on who did.
     if (kept / "kernels").exists():
         shutil.copytree(kept / "kernels", tmp_path / "kernels")
-    path = [Path(sys.executable).parent, STOKERD.parent, STOKERD.parents[1] / "ctl", os.environ["PATH"]]
+    path = [Path(sys.executable).parent, STOKERD.parent, STOKERCTL.parent, os.environ["PATH"]]
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", f"{LOCAL_REGISTRY}\n{prepare}"],
         cwd=tmp_path,

@@ -55,9 +55,6 @@ class CacheLayersTest : public testing::Test {
     return root;
   }
 
-  static std::string Entry(const std::string& root, const ArtifactKey& key) {
-    return root + "/v1/entries/" + key.hex().substr(0, 2) + "/" + key.hex();
-  }
   double Lookups(const std::string& layer, const std::string& result) {
     return MetricValue(metrics_, "stoker_cache_requests_total",
                        {{"layer", layer}, {"result", result}});
@@ -77,7 +74,7 @@ TEST_F(CacheLayersTest, LookupsFallThroughInOrder) {
   const std::optional<CacheEntry> first = cache->Lookup(key_);
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->layer, 1);
-  EXPECT_EQ(first->folder, Entry(fs::canonical(near), key_));
+  EXPECT_EQ(first->folder, EntryFolderIn(fs::canonical(near), key_));
   EXPECT_EQ(cache->ReadNote(key_, "verdict"), "near");
   const std::optional<CacheEntry> second = cache->Lookup(other_);
   ASSERT_TRUE(second.has_value());
@@ -93,8 +90,8 @@ TEST_F(CacheLayersTest, NewEntriesAndNotesGoUp) {
   const auto cache = Open({layer});
   Commit(*cache, other_);
   ASSERT_TRUE(cache->WriteNote(key_, "verdict", "ours").ok());
-  EXPECT_TRUE(fs::exists(Entry(root_, other_)));
-  EXPECT_FALSE(fs::exists(Entry(layer, other_)));
+  EXPECT_TRUE(fs::exists(EntryFolderIn(root_, other_)));
+  EXPECT_FALSE(fs::exists(EntryFolderIn(layer, other_)));
   EXPECT_EQ(cache->ReadNote(key_, "verdict"), "ours");
   EXPECT_EQ(ReadBytes(layer + "/v1/notes/" + key_.hex() + "/verdict"), "layer");
   EXPECT_THAT(cache->NoteNames(key_), ElementsAre("verdict"));
@@ -103,7 +100,7 @@ TEST_F(CacheLayersTest, NewEntriesAndNotesGoUp) {
 TEST_F(CacheLayersTest, DamageInALayerIsReportedAndPassedOver) {
   const std::string bad = Layer("bad", {key_});
   const std::string good = Layer("good", {key_});
-  WriteBytes(Entry(bad, key_) + "/model.so", "damaged");
+  WriteBytes(EntryFolderIn(bad, key_) + "/model.so", "damaged");
   {
     const auto cache = Open({bad, good});
     EXPECT_EQ(cache->Lookup(key_)->layer, 2);
@@ -112,7 +109,7 @@ TEST_F(CacheLayersTest, DamageInALayerIsReportedAndPassedOver) {
   const auto cache = Open({bad});
   EXPECT_EQ(cache->Lookup(key_), std::nullopt);
   // It is not ours to move, and a new one goes above it.
-  EXPECT_TRUE(fs::exists(Entry(bad, key_)));
+  EXPECT_TRUE(fs::exists(EntryFolderIn(bad, key_)));
   Commit(*cache, key_);
   EXPECT_EQ(cache->Lookup(key_)->layer, 0);
 }
@@ -122,7 +119,7 @@ TEST_F(CacheLayersTest, WhatCouldNotBeOpenedIsMasked) {
   const auto cache = Open({layer});
   cache->Quarantine(*cache->Lookup(key_), "undefined symbol");
   EXPECT_EQ(cache->Lookup(key_), std::nullopt);
-  EXPECT_TRUE(fs::exists(Entry(layer, key_)));
+  EXPECT_TRUE(fs::exists(EntryFolderIn(layer, key_)));
   EXPECT_EQ(MetricValue(metrics_, "stoker_cache_rejections_total",
                         {{"reason", "open"}}),
             1);
@@ -178,9 +175,10 @@ TEST_F(CacheLayersTest, AnEntryLeadsToTheFilesThatWereVerified) {
   const auto cache = Open({});
   Commit(*cache, key_);
   const CacheEntry entry = *cache->Lookup(key_);
-  fs::rename(Entry(root_, key_), folder_ / "aside");
-  fs::create_directory(Entry(root_, key_));
-  StageArtifact(Entry(root_, key_), key_, {{"model.so", "another one"}});
+  fs::rename(EntryFolderIn(root_, key_), folder_ / "aside");
+  fs::create_directory(EntryFolderIn(root_, key_));
+  StageArtifact(EntryFolderIn(root_, key_), key_,
+                {{"model.so", "another one"}});
   EXPECT_TRUE(HoldsArtifact(entry.verified->path()));
   EXPECT_FALSE(HoldsArtifact(entry.folder));
   // No two of them have one name, so that no library is taken for another.
@@ -194,7 +192,8 @@ TEST_F(CacheLayersTest, EvictionTakesTheLeastRecentlyUsedThatNobodyUses) {
   for (int n = 0; n < 4; ++n) {
     keys.emplace_back(KeyFactors{{"graph", std::to_string(n)}});
     Commit(*cache, keys.back());
-    const fs::path seal = Entry(root_, keys.back()) + "/manifest.sha256";
+    const fs::path seal =
+        EntryFolderIn(root_, keys.back()) + "/manifest.sha256";
     fs::last_write_time(
         seal, fs::file_time_type::clock::now() - std::chrono::hours(10 - n));
   }
@@ -208,7 +207,7 @@ TEST_F(CacheLayersTest, EvictionTakesTheLeastRecentlyUsedThatNobodyUses) {
   EXPECT_EQ(use.evicted_entries, 2);
   EXPECT_TRUE(cache->Lookup(keys[0]).has_value());  // pinned
   EXPECT_TRUE(HoldsArtifact(in_use->folder));
-  EXPECT_FALSE(fs::exists(Entry(root_, keys[2])));
+  EXPECT_FALSE(fs::exists(EntryFolderIn(root_, keys[2])));
   EXPECT_EQ(MetricValue(metrics_, "stoker_cache_evictions_total",
                         {{"reason", "size"}}),
             2);

@@ -44,7 +44,7 @@ class KernelCacheTest : public testing::Test {
   }
 
   std::string EntryPath(const ArtifactKey& key) {
-    return root_ + "/v1/entries/" + key.hex().substr(0, 2) + "/" + key.hex();
+    return EntryFolderIn(root_, key);
   }
   std::vector<std::string> Names(const std::string& folder) {
     return *Files::Real().List(root_ + "/v1/" + folder);

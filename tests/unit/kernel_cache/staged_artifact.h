@@ -62,4 +62,10 @@ inline bool HoldsArtifact(const std::string& folder,
   return true;
 }
 
+// Where a cache keeps an entry.
+inline std::string EntryFolderIn(const std::string& root,
+                                 const ArtifactKey& key) {
+  return root + "/v1/entries/" + key.hex().substr(0, 2) + "/" + key.hex();
+}
+
 }  // namespace stoker

@@ -1,0 +1,25 @@
+#include "ctl/output.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace stoker {
+
+void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
+
+void PrintJson(const nlohmann::json& json) {
+  using Handler = nlohmann::json::error_handler_t;
+  Print(json.dump(2, ' ', false, Handler::replace) + "\n");
+}
+
+std::string LayerName(int layer) {
+  return layer == 0 ? "upper" : absl::StrCat("lower ", layer);
+}
+
+std::string SecondsText(double seconds) {
+  return absl::StrFormat("%.1f s", seconds);
+}
+
+}  // namespace stoker
