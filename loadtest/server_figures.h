@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "loadtest/client.h"
-#include "loadtest/metrics_page.h"
+#include "metrics/metrics_page.h"
 
 namespace stoker::loadtest {
 

@@ -288,9 +288,57 @@ def wide() -> Model:
     return Model(_Wide(), (torch.randn(2, 16),), ({0: batch},), yaml)
 
 
+class _Averaged(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": x.mean(1)}
+
+
+def averaged() -> Model:
+    """FP32 [batch, length] → y FP32 [batch], the mean: padding, which model.yaml allows, changes it."""
+    dims = {0: Dim("batch", min=1, max=16), 1: Dim("length", min=1, max=32)}
+    yaml = "dimensions: {length: {axis: x.1, padding: true}}\nbuckets: {batch: [2], length: [8, 16]}\n"
+    return Model(_Averaged(), (torch.randn(2, 6),), (dims,), yaml)
+
+
+class _Centred(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": x - x.mean(0)}
+
+
+def centred() -> Model:
+    """FP32 [batch, 16] → y FP32 [batch, 16]: every row's answer depends on the other rows."""
+    batch = Dim("batch", min=1, max=16)
+    return Model(_Centred(), (torch.randn(2, 16),), ({0: batch},))
+
+
+class _Random(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": x + torch.rand_like(x)}
+
+
+def random() -> Model:
+    """FP32 [batch, 16] → y FP32 [batch, 16]: another answer each time."""
+    batch = Dim("batch", min=1, max=16)
+    return Model(_Random(), (torch.randn(2, 16),), ({0: batch},), "buckets: {batch: [4]}\n")
+
+
+class _Cancelling(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": (x * 1e4).sum(1) - x.sum(1) * 1e4}
+
+
+def cancelling() -> Model:
+    """FP32 [batch, 4096] → y FP32 [batch]: what is left is rounding, here as there."""
+    batch = Dim("batch", min=1, max=16)
+    return Model(_Cancelling(), (torch.randn(2, 4096),), ({0: batch},), "buckets: {batch: [16]}\n")
+
+
 MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
-    for f in (mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide)
+    for f in (
+        mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide,
+        averaged, centred, random, cancelling,
+    )
 }
 
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,9 @@
 #include "ctl/cache_commands.h"
 #include "ctl/entry_info.h"
 #include "ctl/pack_commands.h"
+#include "ctl/parity_command.h"
 #include "ctl/plan_commands.h"
+#include "ctl/status_command.h"
 #include "kernel_cache/cache_folder.h"
 #include "metrics/metrics.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
@@ -43,6 +46,8 @@ struct Arguments {
   std::string model_name;
   std::string cxx;
   int cores = 0;
+  std::string save_folder;
+  std::string metrics_url = "http://127.0.0.1:8002/metrics";
   std::vector<std::string> keys;
   PackPlaceArgument pack;
   std::string signing_key;
@@ -67,10 +72,11 @@ CacheCommands Commands(const Arguments& arguments, KernelCache& cache) {
   return {cache, Clock::Real(), arguments.json};
 }
 
-template <typename T>
-absl::StatusOr<T> WithRepository(
-    const Arguments& arguments, KernelCache& cache,
-    absl::StatusOr<T> (PlanCommands::*command)(const std::string&) const) {
+// Calls `command` with the PlanCommands of the arguments' repository.
+template <typename Command>
+auto WithRepository(const Arguments& arguments, KernelCache& cache,
+                    Command command)
+    -> std::invoke_result_t<Command, const PlanCommands&, const std::string&> {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<ModelRepository> repository,
       ModelRepository::Open(arguments.repository, arguments.model_name));
@@ -81,7 +87,7 @@ absl::StatusOr<T> WithRepository(
                                        ? arguments.cores
                                        : static_cast<int>(UsableCpus().size()),
                           .json = arguments.json};
-  return (plan.*command)(arguments.model);
+  return std::invoke(command, plan, arguments.model);
 }
 
 // What `export` takes along: the keys that were named, else what the repository
@@ -119,6 +125,34 @@ class CommandLine {
           return WithRepository(a, cache, &PlanCommands::Plan);
         });
     AddRepositoryArguments(*plan);
+    CLI::App* parity = AddCommand(
+        app_, "parity", "how compiled buckets compare with eager",
+        [](const Arguments& a, KernelCache& cache) {
+          return WithRepository(
+              a, cache,
+              [&](const PlanCommands& with, const std::string& model) {
+                return ShowParity(with, model, a.save_folder);
+              });
+        });
+    AddRepositoryArguments(*parity);
+    parity->add_option("--save", arguments_.save_folder,
+                       "folder for the inputs and both answers of buckets that "
+                       "parity refused");
+    CLI::App* status = app_.add_subcommand(
+        "status", "what a running daemon does with its buckets");
+    status->fallthrough();
+    status->add_option("model", arguments_.model,
+                       "one model; all of them unless given");
+    status
+        ->add_option("--metrics", arguments_.metrics_url,
+                     "the daemon's metrics page")
+        ->capture_default_str();
+    status->callback([this] {
+      without_cache_ = [this] {
+        return ShowStatus(arguments_.metrics_url, arguments_.model,
+                          arguments_.json);
+      };
+    });
   }
 
   int Run(int argc, char** argv) {
@@ -171,9 +205,12 @@ class CommandLine {
   absl::StatusOr<int> Do();
 
   Arguments arguments_;
-  CLI::App app_{"stokerctl looks after Stoker's kernel cache."};
+  CLI::App app_{
+      "stokerctl looks after Stoker's kernel cache, and shows what a daemon "
+      "does with it."};
   Command chosen_;
-  bool inspect_ = false;  // needs no cache
+  // A subcommand that needs no cache.
+  std::function<absl::StatusOr<int>()> without_cache_;
 };
 
 void CommandLine::AddCacheCommands() {
@@ -293,13 +330,15 @@ void CommandLine::AddPackCommands(CLI::App& cache) {
                      "inspect", "what a pack holds, fits, and who signed it"),
                  "file to read"));
   inspect->fallthrough();
-  inspect->callback([this] { inspect_ = true; });
+  inspect->callback([this] {
+    without_cache_ = [this] {
+      return InspectPack(arguments_.pack, arguments_.trusted, arguments_.json);
+    };
+  });
 }
 
 absl::StatusOr<int> CommandLine::Do() {
-  if (inspect_) {
-    return InspectPack(arguments_.pack, arguments_.trusted, arguments_.json);
-  }
+  if (without_cache_) return without_cache_();
   // A cache is made by those who fill it, not by a mistake in a path.
   if (!arguments_.fills_cache && !Files::Real().Stat(arguments_.cache).ok()) {
     return absl::NotFoundError(

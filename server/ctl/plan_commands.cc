@@ -13,8 +13,7 @@
 #include "ctl/cache_commands.h"
 #include "ctl/entry_info.h"
 #include "ctl/output.h"
-#include "models/placement.h"
-#include "models/warmup_plan.h"
+#include "ctl/planned_buckets.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
@@ -31,46 +30,34 @@ struct Outlook {
   std::vector<FactorDifference> differences;  // nearest's value, then ours
 };
 
-// Versions that can't be served are an error for whoever plans with them.
 absl::StatusOr<std::vector<Outlook>> LookAhead(
     const PlanCommands& with, const std::string& model,
     const std::vector<EntryInfo>& entries) {
-  ASSIGN_OR_RETURN(const RepositorySnapshot wanted, with.repository.Poll());
+  ASSIGN_OR_RETURN(
+      std::vector<PlannedBucket> buckets,
+      PlannedBuckets(with.repository, with.toolchain, with.cores, model));
   std::vector<Outlook> outlooks;
-  bool found = model.empty();
-  for (const DesiredVersion& version : wanted) {
-    if (!model.empty() && version.model != model) continue;
-    found = true;
-    if (!version.spec.ok()) return version.spec.status();
-    const ModelSpec& spec = **version.spec;
-    if (!spec.compile) continue;
-    const int threads = ComputeThreads(spec, InstanceCpus(spec), with.cores);
-    for (WarmupStep& step : MakeWarmupPlan(spec, threads, with.toolchain)) {
-      Outlook outlook{.model = spec.Label(), .step = std::move(step)};
-      const ArtifactKey& key = outlook.step.request.key;
-      const std::vector<CacheLayer>& layers = with.cache.layers();
-      for (size_t i = 0; i < layers.size() && !outlook.layer; ++i) {
-        const EntryCheck check = layers[i].Check(key);
-        if (check.result == EntryCheck::Result::kGood) {
-          outlook.layer = static_cast<int>(i);
-        } else if (check.result != EntryCheck::Result::kAbsent) {
-          outlook.damage = check.detail;
-        }
+  for (PlannedBucket& bucket : buckets) {
+    Outlook outlook{.model = bucket.spec->Label(),
+                    .step = std::move(bucket.step)};
+    const ArtifactKey& key = outlook.step.request.key;
+    const std::vector<CacheLayer>& layers = with.cache.layers();
+    for (size_t i = 0; i < layers.size() && !outlook.layer; ++i) {
+      const EntryCheck check = layers[i].Check(key);
+      if (check.result == EntryCheck::Result::kGood) {
+        outlook.layer = static_cast<int>(i);
+      } else if (check.result != EntryCheck::Result::kAbsent) {
+        outlook.damage = check.detail;
       }
-      if (!outlook.layer.has_value()) {
-        outlook.nearest = Nearest(entries, outlook.step.request.factors);
-      }
-      if (outlook.nearest != nullptr) {
-        outlook.differences =
-            Differences(outlook.nearest->factors, outlook.step.request.factors);
-      }
-      outlooks.push_back(std::move(outlook));
     }
-  }
-  if (!found) {
-    return absl::NotFoundError(absl::StrCat("the repository ",
-                                            with.repository.root(),
-                                            " has no model '", model, "'"));
+    if (!outlook.layer.has_value()) {
+      outlook.nearest = Nearest(entries, outlook.step.request.factors);
+    }
+    if (outlook.nearest != nullptr) {
+      outlook.differences =
+          Differences(outlook.nearest->factors, outlook.step.request.factors);
+    }
+    outlooks.push_back(std::move(outlook));
   }
   return outlooks;
 }

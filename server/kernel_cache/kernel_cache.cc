@@ -132,9 +132,11 @@ std::shared_ptr<const FileLock> KernelCache::Impl::Lease(
 CacheEntry KernelCache::Impl::Found(const ArtifactKey& key, EntryCheck check,
                                     int layer,
                                     std::shared_ptr<const FileLock> lease) {
+  const double compile_seconds = CompileSeconds(check.manifest_json);
   return {.key = key,
           .folder = layers[static_cast<size_t>(layer)].EntryFolder(key),
           .manifest_json = std::move(check.manifest_json),
+          .compile_seconds = compile_seconds,
           .bytes = check.bytes,
           .layer = layer,
           .verified = std::move(check.verified),
@@ -350,7 +352,7 @@ std::optional<CacheEntry> KernelCache::Lookup(const ArtifactKey& key) {
     auto entry = impl_->LookupIn(static_cast<int>(i), key, damaged);
     if (!entry.has_value()) continue;
     impl_->metrics.Counter(metric::kCompileSecondsSaved)
-        .Add(CompileSeconds(entry->manifest_json));
+        .Add(entry->compile_seconds);
     return entry;
   }
   if (!damaged) impl_->CountRequest("", "miss");

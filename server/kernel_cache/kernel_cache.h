@@ -46,10 +46,11 @@ namespace stoker {
 
 struct CacheEntry {
   ArtifactKey key;
-  std::string folder;         // absolute, as people know it
-  std::string manifest_json;  // verified content
-  int64_t bytes = 0;          // of all files
-  int layer = 0;              // 0: the root; else the n-th below it
+  std::string folder;          // absolute, as people know it
+  std::string manifest_json;   // verified content
+  double compile_seconds = 0;  // what its compile took, wherever that was
+  int64_t bytes = 0;           // of all files
+  int layer = 0;               // 0: the root; else the n-th below it
 
   // Leads to the very files that were verified; to be opened from here.
   std::shared_ptr<const OpenFolder> verified;
@@ -132,6 +133,8 @@ class KernelCache {
   static constexpr std::string_view kPinNote = "pinned";
   // Notes that begin so are about one machine (models/first_run.h).
   static constexpr std::string_view kRanNotePrefix = "ran-on-";
+  // Notes that begin so are for people, and large.
+  static constexpr std::string_view kReproducerNotePrefix = "reproducer-";
 
   // The root first. What is in them, without verifying it.
   const std::vector<CacheLayer>& layers() const;

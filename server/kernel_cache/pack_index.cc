@@ -185,9 +185,12 @@ PackHardware HardwareOf(const std::vector<PackEntry>& entries) {
 }
 
 bool TravelsInPack(std::string_view note) {
+  const auto begins = [note](std::string_view prefix) {
+    return note.substr(0, prefix.size()) == prefix;
+  };
   return note != KernelCache::kPinNote &&
-         note.substr(0, KernelCache::kRanNotePrefix.size()) !=
-             KernelCache::kRanNotePrefix;
+         !begins(KernelCache::kRanNotePrefix) &&
+         !begins(KernelCache::kReproducerNotePrefix);
 }
 
 std::string PackEntryFileName(const ArtifactKey& key, std::string_view file) {

@@ -26,6 +26,7 @@
 #include "metrics/metrics.h"
 #include "models/first_run.h"
 #include "models/model_manager.h"
+#include "models/reference_run.h"
 #include "repository/model_repository.h"
 #include "rpc/rpc_server.h"
 #include "runner/executable_loader.h"
@@ -73,6 +74,15 @@ CompileWorkerOptions WorkerOptions(const Options& options) {
   worker.start_timeout = options.compile_timeout;
   worker.job_memory_bytes = options.compile_memory_bytes;
   return worker;
+}
+
+ReferenceRun::Options ReferenceOptions(const Options& options) {
+  ReferenceRun::Options reference;
+  if (!options.compiler_python.empty()) {
+    reference.argv = {options.compiler_python, "-m", "compiler.reference"};
+  }
+  reference.working_folder = options.compiler_folder;
+  return reference;
 }
 
 int Die(const absl::Status& status) {
@@ -137,16 +147,20 @@ int Serve(const Options& options) {
   }
   CompileBroker broker(WorkerOptions(options), **cache, clock, metrics);
   std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
+  const std::string machine = MachineId();
   FirstRun first_run(
-      {.argv = {"/proc/self/exe", "first-run"}, .machine = MachineId()},
-      **cache);
+      {.argv = {"/proc/self/exe", "first-run"}, .machine = machine}, **cache);
+  const ReferenceRun reference(ReferenceOptions(options));
   ModelManagerOptions manager_options;
   manager_options.poll_interval = options.repository_poll;
   manager_options.cores = static_cast<int>(UsableCpus().size());
   manager_options.toolchain = toolchain;
   manager_options.verify_promotions = options.promotion_checks;
   manager_options.require_cache = options.require_cache;
+  manager_options.trust_verdicts = !options.recheck_promotions;
   manager_options.first_run = &first_run;
+  manager_options.reference = &reference;
+  manager_options.machine = machine;
   ModelManager manager(manager_options, **repository, cache->get(), &broker,
                        *loader, clock, metrics);
   if (options.warm_only) {

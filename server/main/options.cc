@@ -169,6 +169,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   app.add_flag("--no-promotion-checks", no_checks,
                "serve compiled code without comparing it with eager first");
+  app.add_flag("--recheck-promotions", options.recheck_promotions,
+               "compare and time again what has a verdict in the cache");
   app.add_option("--log-level", options.log_level,
                  "least severity that is logged")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))

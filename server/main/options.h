@@ -33,6 +33,7 @@ struct Options {
   absl::Duration compile_timeout = absl::Minutes(15);
   int64_t compile_memory_bytes = int64_t{8} << 30;
   bool promotion_checks = true;
+  bool recheck_promotions = false;
 
   std::string log_level = "info";
 };

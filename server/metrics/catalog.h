@@ -93,6 +93,16 @@ inline constexpr MetricDef kParityError{
 inline constexpr MetricDef kSpeedup{
     "stoker_speedup_ratio", MetricKind::kGauge, "model,version,bucket",
     "Eager over compiled run time in the profit check."};
+inline constexpr MetricDef kBucketCompileSeconds{
+    "stoker_bucket_compile_seconds", MetricKind::kGauge, "model,version,bucket",
+    "What the compile of the bucket's artifact took, here or elsewhere."};
+inline constexpr MetricDef kSavedSeconds{
+    "stoker_saved_seconds_total", MetricKind::kCounter, "model,version,bucket",
+    "Run time saved so far: for each compiled run, what the profit check "
+    "found eager to take longer."};
+inline constexpr MetricDef kBreakEvenRuns{
+    "stoker_break_even_runs", MetricKind::kGauge, "model,version,bucket",
+    "Compiled runs after which the compile has paid for itself."};
 inline constexpr MetricDef kWeightsBytes{"stoker_weights_bytes",
                                          MetricKind::kGauge, "model,version",
                                          "Bytes of mapped weights."};

@@ -1,5 +1,7 @@
 #include "models/bucket_slot.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "metrics/catalog.h"
@@ -25,7 +27,10 @@ std::string_view BucketStateName(BucketState state) {
 }
 
 BucketSlot::BucketSlot(std::string name, MetricRegistry& metrics, Labels labels)
-    : name_(std::move(name)), metrics_(metrics), labels_(std::move(labels)) {
+    : name_(std::move(name)),
+      metrics_(metrics),
+      labels_(std::move(labels)),
+      saved_(metrics.Counter(metric::kSavedSeconds, labels_)) {
   absl::MutexLock lock(&mu_);
   EnterLocked(BucketState::kPending, "");
 }
@@ -47,13 +52,26 @@ void BucketSlot::SetState(BucketState state) {
 }
 
 void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
-                         const Verdict& verdict) {
+                         const Verdict& verdict, double compile_seconds) {
+  const double saved_per_run =
+      std::max(0.0, verdict.incumbent_seconds - verdict.candidate_seconds);
+  metrics_.Gauge(metric::kBucketCompileSeconds, labels_).Set(compile_seconds);
+  if (saved_per_run > 0) {
+    metrics_.Gauge(metric::kBreakEvenRuns, labels_)
+        .Set(std::ceil(compile_seconds / saved_per_run));
+  }
   metrics_.Gauge(metric::kParityError, labels_).Set(verdict.max_abs_error);
   metrics_.Gauge(metric::kSpeedup, labels_).Set(verdict.speedup);
   absl::MutexLock lock(&mu_);
   executables_.swap(executables);
   now_.verdict = verdict;
+  saved_per_run_ = saved_per_run;
   EnterLocked(BucketState::kCompiled, "");
+}
+
+void BucketSlot::CountRun() {
+  absl::ReaderMutexLock lock(&mu_);
+  if (saved_per_run_ > 0) saved_.Add(saved_per_run_);
 }
 
 bool BucketSlot::Demote(std::string reason) {

@@ -48,9 +48,12 @@ class BucketSlot {
 
   void SetKey(std::string key);
   void SetState(BucketState state);
-  // One executable per device thread; state becomes kCompiled.
+  // One executable per device thread; state becomes kCompiled. The compile that
+  // made them took `compile_seconds`, here or elsewhere.
   void Promote(std::vector<std::shared_ptr<Executable>> executables,
-               const Verdict& verdict);
+               const Verdict& verdict, double compile_seconds);
+  // One more run of the compiled executable.
+  void CountRun();
   // State becomes kEager. Returns whether there was something to lose.
   bool Demote(std::string reason);
 
@@ -64,9 +67,11 @@ class BucketSlot {
   const std::string name_;
   MetricRegistry& metrics_;
   const Labels labels_;
+  Counter saved_;
 
   mutable absl::Mutex mu_;
   Snapshot now_ ABSL_GUARDED_BY(mu_);
+  double saved_per_run_ ABSL_GUARDED_BY(mu_) = 0;  // seconds; 0: nothing
   std::vector<std::shared_ptr<Executable>> executables_ ABSL_GUARDED_BY(mu_);
 };
 

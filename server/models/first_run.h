@@ -12,7 +12,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -33,7 +32,7 @@ class FirstRun {
     // descriptor 3 for each that it survived, whether it went well or not.
     std::vector<std::string> argv;
     std::string machine;  // [a-z0-9]+: what a note is good for
-    absl::Duration time_limit = absl::Minutes(2);  // of one artifact
+    absl::Duration time_limit = absl::Minutes(2);  // without a word
   };
 
   // The cache outlives this object.
@@ -47,9 +46,6 @@ class FirstRun {
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  // Tries entries in one child until it ends; returns how many it survived, and
-  // how it ended.
-  std::pair<size_t, std::string> TryIn(Subprocess& child) const;
   bool IsKnownLocked(const ArtifactKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void NoteLocked(const ArtifactKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string NoteName() const;

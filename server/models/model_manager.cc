@@ -41,7 +41,7 @@ struct Managed {
   VersionState state = VersionState::kNew;
   std::string reason;
   std::shared_ptr<ModelVersion> running;
-  Thread loader;  // runs Load and WarmUp; posts what became of them
+  Thread loader;  // runs Load, WarmUp, MeasureAgain; posts what became of them
 };
 
 // Triton's codes and leading words for a model that can't be had.
@@ -249,6 +249,7 @@ void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
                              Post([this, weak] {
                                if (auto known = weak.lock()) WarmedUp(*known);
                              });
+                             version->MeasureAgain();
                            });
 }
 
@@ -407,7 +408,10 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.toolchain = options.toolchain;
   deps.verify_promotions = options.verify_promotions;
   deps.require_cache = options.require_cache;
+  deps.trust_verdicts = options.trust_verdicts;
   deps.first_run = options.first_run;
+  deps.reference = options.reference;
+  deps.machine = options.machine;
   impl_ = std::make_unique<Impl>(options, repository, std::move(deps));
 }
 

@@ -28,6 +28,7 @@
 namespace stoker {
 
 class FirstRun;
+class ReferenceRun;
 class ModelVersion;
 struct BucketStatus;
 
@@ -69,7 +70,12 @@ struct ModelManagerOptions {
   bool verify_promotions = true;  // parity and profit checks before promotion
   // A version with a bucket that is not in the cache is not loaded.
   bool require_cache = false;
-  FirstRun* first_run = nullptr;  // outlives the manager; may be null
+  // Whether verdicts that are stored beside artifacts are taken for granted.
+  bool trust_verdicts = true;
+  // Both outlive the manager; may be null.
+  FirstRun* first_run = nullptr;
+  const ReferenceRun* reference = nullptr;
+  std::string machine;  // [a-z0-9]+: what timings are good for
 };
 
 class ModelManager {

@@ -9,37 +9,14 @@
 #include "base/cpus.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
+#include "models/padded_run.h"
+#include "models/parity_cases.h"
 #include "models/placement.h"
 #include "models/version_labels.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
-
-std::vector<bool> Paddable(const ModelSpec& spec) {
-  std::vector<bool> paddable;
-  for (const DimensionSpec& dimension : spec.dimensions) {
-    paddable.push_back(dimension.padding);
-  }
-  if (spec.batch_dimension.has_value()) {
-    paddable[static_cast<size_t>(*spec.batch_dimension)] = true;
-  }
-  return paddable;
-}
-
-BatchLayout Layout(const ModelSpec& spec) {
-  BatchLayout layout;
-  for (const InputSpec& input : spec.inputs) {
-    layout.inputs.push_back({input.dtype, input.dims, input.pad_value});
-  }
-  for (const OutputSpec& output : spec.outputs) {
-    layout.outputs.push_back({output.dtype, output.dims});
-  }
-  layout.batch_dimension = spec.batch_dimension;
-  layout.max_batch_rows = std::max<int64_t>(1, spec.max_batch_size);
-  layout.paddable = Paddable(spec);
-  return layout;
-}
 
 DynamicBatching Batching(const DynamicBatchingSpec& spec) {
   DynamicBatching batching;
@@ -87,12 +64,13 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       threads_(ComputeThreads(*spec_, cpus_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
       plan_(MakeWarmupPlan(*spec_, threads_, deps.toolchain)),
+      layout_(LayoutOf(*spec_)),
       stats_(*deps.metrics, labels_, StepNames(plan_)),
       contexts_(static_cast<size_t>(spec_->instances)),
       inbox_(std::make_shared<Inbox>(plan_.size())),
       attempts_(plan_.size(), 0),
       leases_(plan_.size()),
-      batcher_(QueueOptions(*spec_, threads_, labels_), Layout(*spec_), *this,
+      batcher_(QueueOptions(*spec_, threads_, labels_), layout_, *this,
                *deps.turns, *deps.clock, *deps.metrics) {
   for (const WarmupStep& step : plan_) {
     slots_.emplace_back(step.name, *deps_.metrics,
@@ -181,6 +159,7 @@ BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
     BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
     if (auto compiled = slot.executable(thread)) {
       Outcome outcome{compiled->Run(context, inputs), compiled->tier()};
+      if (outcome.result.ok()) slot.CountRun();
       if (outcome.result.ok() ||
           outcome.result.status().code() != absl::StatusCode::kInternal) {
         return outcome;

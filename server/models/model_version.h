@@ -1,8 +1,8 @@
 // One version of one model: its weights, its eager floor, a slot per bucket and
 // the batcher that runs them.
 //
-// Thread-safe. Load, WarmUp and Stop are called once each, in this order; Stop
-// from another thread ends a running WarmUp.
+// Thread-safe. Load, WarmUp, MeasureAgain and Stop are called once each, in
+// this order; Stop from another thread ends those that run.
 #pragma once
 
 #include <deque>
@@ -20,7 +20,9 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
 #include "models/bucket_slot.h"
+#include "models/candidate_check.h"
 #include "models/first_run.h"
+#include "models/reference_run.h"
 #include "models/version_stats.h"
 #include "models/warmup_plan.h"
 #include "repository/model_spec.h"
@@ -41,7 +43,11 @@ struct VersionDeps {
   Toolchain toolchain;
   bool verify_promotions = true;
   bool require_cache = false;
+  // Whether verdicts that are stored beside artifacts are taken for granted.
+  bool trust_verdicts = true;
   FirstRun* first_run = nullptr;  // null: everything runs here at once
+  const ReferenceRun* reference = nullptr;  // null: no float64 runs
+  std::string machine;  // [a-z0-9]+: what timings are good for
   std::function<bool()> server_ready;
 };
 
@@ -69,7 +75,11 @@ class ModelVersion final : private BatchRunner {
   // eager. Returns when all are settled or Stop was called. Never fails the
   // version.
   void WarmUp();
-  // Ends WarmUp, refuses new tasks, runs queued ones until `deadline`.
+  // Times again what was timed on another machine, or without a clear outcome,
+  // behind traffic; promotes and demotes by it. After WarmUp.
+  void MeasureAgain();
+  // Ends WarmUp and MeasureAgain, refuses new tasks, runs queued ones until
+  // `deadline`.
   void Stop(absl::Time deadline);
 
   absl::Status Submit(std::unique_ptr<InferTask>& task);
@@ -134,9 +144,18 @@ class ModelVersion final : private BatchRunner {
   absl::StatusOr<absl::Duration> RunOnce(
       absl::Span<const std::shared_ptr<Executable>> executables,
       absl::Span<const Tensor> inputs);
-  absl::StatusOr<Verdict> Check(const WarmupStep& step, Executable& candidate);
-  bool StoredVerdict(const CacheEntry& entry, Verdict& verdict) const;
-  void Promote(const WarmupStep& step,
+  CandidateCheck Checker();
+  // Gathers the evidence on an opened candidate and keeps it beside the
+  // artifact.
+  absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
+                                Executable& candidate);
+  absl::Status MeasureAgain(const WarmupStep& step, const CacheEntry& entry,
+                            Verdict verdict);
+  bool StoredVerdict(const ArtifactKey& key, Verdict& verdict) const;
+  void StoreVerdict(const ArtifactKey& key, const Verdict& verdict) const;
+  // FAILED_PRECONDITION when what model.yaml says of padding is wrong.
+  absl::Status ProvePadding(Executable& eager);
+  void Promote(const WarmupStep& step, const CacheEntry& entry,
                std::vector<std::shared_ptr<Executable>> executables,
                const Verdict& verdict, absl::Duration first_run);
   void FallBack(int bucket, std::string_view reason_label, std::string reason);
@@ -145,8 +164,6 @@ class ModelVersion final : private BatchRunner {
   std::deque<Arrival> WaitForArrivals();
   void HandleArrival(Arrival arrival);
   bool AllIn(std::initializer_list<BucketState> states) const;
-  std::vector<Tensor> BucketInputs(const ShapeBucket& bucket,
-                                   uint64_t seed) const;
   void UpdateWarmupGauge();
   bool stopping() const;
 
@@ -158,7 +175,8 @@ class ModelVersion final : private BatchRunner {
   const absl::StatusOr<std::vector<std::vector<int>>> cpus_;
   const int threads_;  // compute threads per device thread
   const BucketTable table_;
-  std::vector<WarmupStep> plan_;
+  const std::vector<WarmupStep> plan_;
+  const BatchLayout layout_;
 
   // Own synchronisation.
   VersionStats stats_;

@@ -11,24 +11,15 @@
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
+#include "models/padded_run.h"
+#include "models/parity_cases.h"
 #include "models/version_labels.h"
-#include "promotion/parity_check.h"
-#include "promotion/profitability_check.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
 
-constexpr int kParityCases = 2;
 constexpr int kCompileAttempts = 2;
-// Timed pairs that hold the device thread at a stretch.
-constexpr int kPairsAtOnce = 3;
-constexpr int64_t kUnboundedTestSize = 2;
-
-// A verdict depends on the weights, which the artifact does not.
-std::string VerdictNote(const ModelSpec& spec) {
-  return absl::StrCat("verdict-", spec.weights_digest.substr(0, 16), ".json");
-}
 
 std::string_view FallbackReason(const absl::Status& status) {
   switch (status.code()) {
@@ -45,35 +36,7 @@ std::string_view FallbackReason(const absl::Status& status) {
   }
 }
 
-InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes) {
-  InputDomain domain;
-  domain.dtype = input.dtype;
-  for (const DimExpr& dim : input.dims) {
-    domain.shape.push_back(dim.Evaluate(sizes).value_or(kUnboundedTestSize));
-  }
-  domain.normal = IsFloating(input.dtype) && !input.range.has_value();
-  if (input.range.has_value()) {
-    domain.low = input.range->first;
-    domain.high = input.range->second;
-  }
-  return domain;
-}
-
-std::vector<InputDomain> Domains(const ModelSpec& spec,
-                                 absl::Span<const int64_t> sizes) {
-  std::vector<InputDomain> domains;
-  for (const InputSpec& input : spec.inputs) {
-    domains.push_back(Domain(input, sizes));
-  }
-  return domains;
-}
-
 }  // namespace
-
-std::vector<Tensor> ModelVersion::BucketInputs(const ShapeBucket& bucket,
-                                               uint64_t seed) const {
-  return SeededInputs(Domains(*spec_, bucket.sizes), seed);
-}
 
 absl::Status ModelVersion::Load() {
   RETURN_IF_ERROR(cpus_.status());
@@ -103,7 +66,7 @@ absl::Status ModelVersion::Load() {
     }
     Verdict verdict;
     // Without a stored verdict the check needs eager, and that can wait.
-    if (!deps_.verify_promotions || StoredVerdict(*entry, verdict)) {
+    if (!deps_.verify_promotions || StoredVerdict(entry->key, verdict)) {
       steps.push_back(&step);
       entries.push_back(*entry);
     }
@@ -151,9 +114,10 @@ absl::Status ModelVersion::ProveEager() {
   }
   const ShapeBucket smallest =
       plan_.empty() ? ShapeBucket{sizes} : spec_->buckets.front();
-  const std::vector<Tensor> inputs = BucketInputs(smallest, 0);
+  const std::vector<Tensor> inputs = InputsOf(*spec_, smallest.sizes, 0);
   const std::shared_ptr<Executable> one[] = {eager};
-  const absl::Status ran = RunOnce(one, inputs).status();
+  absl::Status ran = RunOnce(one, inputs).status();
+  if (ran.ok()) ran = ProvePadding(*eager);
   if (absl::IsInvalidArgument(ran)) {
     // The seeded values were refused, not the program: it ran.
     spdlog::warn(
@@ -163,6 +127,40 @@ absl::Status ModelVersion::ProveEager() {
     return absl::OkStatus();
   }
   return ran;
+}
+
+absl::Status ModelVersion::ProvePadding(Executable& eager) {
+  if (!deps_.verify_promotions || spec_->buckets.empty()) {
+    return absl::OkStatus();
+  }
+  const auto by_volume = [](const ShapeBucket& bucket) {
+    double volume = 1;
+    for (const int64_t size : bucket.sizes) volume *= static_cast<double>(size);
+    return volume;
+  };
+  // The cheapest bucket that shows most: along as many dimensions as any.
+  const ShapeBucket* chosen = nullptr;
+  size_t most = 0;
+  for (const ShapeBucket& bucket : spec_->buckets) {
+    const size_t along = PaddedAlongEach(*spec_, bucket).size();
+    if (along < most || along == 0) continue;
+    if (along == most && by_volume(bucket) >= by_volume(*chosen)) continue;
+    most = along;
+    chosen = &bucket;
+  }
+  if (chosen == nullptr) return absl::OkStatus();
+  return Checker().ProvePadding(eager, *chosen);
+}
+
+CandidateCheck ModelVersion::Checker() {
+  return CandidateCheck({.spec = spec_.get(),
+                         .layout = &layout_,
+                         .batcher = &batcher_,
+                         .context = contexts_[0].get(),
+                         .clock = deps_.clock,
+                         .reference = deps_.reference,
+                         .machine = deps_.machine,
+                         .stopping = [this] { return stopping(); }});
 }
 
 absl::StatusOr<absl::Duration> ModelVersion::RunOnce(
@@ -275,9 +273,9 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
   };
 
   Verdict verdict;
-  const bool known = StoredVerdict(entry, verdict);
+  const bool known = StoredVerdict(entry.key, verdict);
   if (deps_.verify_promotions && known && !verdict.promote) {
-    refuse(verdict.speedup > 0 ? "profit" : "parity", verdict.reason);
+    refuse(verdict.refusal, verdict.reason);
     return;
   }
   slot.SetState(BucketState::kOpening);
@@ -287,8 +285,8 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
   absl::Status opened = survived.ok() ? executables.status() : survived;
   absl::Duration first_run = absl::InfiniteDuration();
   if (opened.ok()) {
-    auto ran =
-        RunOnce(*executables, BucketInputs(bucket(step.bucket), /*seed=*/0));
+    auto ran = RunOnce(*executables,
+                       InputsOf(*spec_, bucket(step.bucket).sizes, /*seed=*/0));
     opened = ran.status();
     if (ran.ok()) first_run = *ran;
   }
@@ -302,27 +300,21 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
   }
   if (deps_.verify_promotions && !known) {
     slot.SetState(BucketState::kChecking);
-    absl::StatusOr<Verdict> checked = Check(step, *executables->front());
+    absl::StatusOr<Verdict> checked = Check(step, entry, *executables->front());
     if (stopping()) return;
     if (!checked.ok()) {
-      refuse("parity", absl::StrCat("the check could not run: ",
-                                    std::string(checked.status().message())));
+      refuse(absl::IsResourceExhausted(checked.status()) ? "memory" : "parity",
+             absl::StrCat("the check could not run: ",
+                          std::string(checked.status().message())));
       return;
     }
     verdict = *checked;
-    const absl::Status noted = deps_.cache->WriteNote(
-        entry.key, VerdictNote(*spec_), VerdictToJson(verdict));
-    if (!noted.ok()) {
-      spdlog::warn("{} {}: verdict not stored: {}", spec_->Label(), step.name,
-                   Std(noted.message()));
-    }
     if (!verdict.promote) {
-      refuse(verdict.speedup > 0 ? "profit" : "parity", verdict.reason);
+      refuse(verdict.refusal, verdict.reason);
       return;
     }
   }
-  leases_[static_cast<size_t>(step.bucket)] = entry.lease;
-  Promote(step, *std::move(executables), verdict, first_run);
+  Promote(step, entry, *std::move(executables), verdict, first_run);
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Executable>>> ModelVersion::Open(
@@ -345,68 +337,110 @@ absl::StatusOr<std::vector<std::shared_ptr<Executable>>> ModelVersion::Open(
 }
 
 absl::StatusOr<Verdict> ModelVersion::Check(const WarmupStep& step,
+                                            const CacheEntry& entry,
                                             Executable& candidate) {
   ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, Eager());
-  const std::vector<InputDomain> domains =
-      Domains(*spec_, bucket(step.bucket).sizes);
-  absl::StatusOr<ParityResult> parity = absl::UnknownError("not run");
-  RETURN_IF_ERROR(batcher_.RunOnDeviceThread(0, [&] {
-    parity = CheckParity(*eager, candidate, *contexts_[0], domains,
-                         kParityCases, ParityTolerance{});
-  }));
-  RETURN_IF_ERROR(parity.status());
-  if (!parity->equal) {
-    Verdict verdict;
-    verdict.max_abs_error = parity->max_abs_error;
-    verdict.reason = parity->difference;
-    return verdict;
+  ASSIGN_OR_RETURN(
+      CandidateCheck::Evidence evidence,
+      Checker().Check(*eager, candidate, bucket(step.bucket), entry.bytes));
+  if (!evidence.reproducer.empty()) {
+    const absl::Status kept = deps_.cache->WriteNote(
+        entry.key, ReproducerNoteName(*spec_), evidence.reproducer);
+    if (!kept.ok()) {
+      spdlog::warn("{} {}: reproducer not stored: {}", spec_->Label(),
+                   step.name, Std(kept.message()));
+    }
   }
-  // A few pairs at a time, so that requests get the device thread in between.
-  const std::vector<Tensor> inputs = SeededInputs(domains, 0);
-  ProfitMeasurement measured;
-  const ProfitOptions options;
-  ProfitOptions some = options;
-  some.pairs = kPairsAtOnce;
-  some.fewest_pairs = 1;
-  const absl::Time start = deps_.clock->Now();
-  while (!IsEnough(static_cast<int>(measured.candidate.size()),
-                   deps_.clock->Now() - start, options)) {
-    absl::StatusOr<ProfitMeasurement> more = absl::UnknownError("not run");
-    RETURN_IF_ERROR(batcher_.RunOnDeviceThread(0, [&] {
-      more = MeasureProfit(*eager, candidate, *contexts_[0], inputs,
-                           *deps_.clock, some);
-    }));
-    RETURN_IF_ERROR(more.status());
-    auto append = [](std::vector<double>& all, const std::vector<double>& few) {
-      all.insert(all.end(), few.begin(), few.end());
-    };
-    append(measured.incumbent, more->incumbent);
-    append(measured.candidate, more->candidate);
-  }
-  Verdict verdict = JudgeProfit(measured, options);
-  verdict.max_abs_error = parity->max_abs_error;
-  return verdict;
+  StoreVerdict(entry.key, evidence.verdict);
+  return std::move(evidence.verdict);
 }
 
-bool ModelVersion::StoredVerdict(const CacheEntry& entry,
+bool ModelVersion::StoredVerdict(const ArtifactKey& key,
                                  Verdict& verdict) const {
+  if (!deps_.trust_verdicts) return false;
   const std::optional<std::string> note =
-      deps_.cache->ReadNote(entry.key, VerdictNote(*spec_));
+      deps_.cache->ReadNote(key, VerdictNoteName(*spec_));
   return note.has_value() && ParseVerdict(*note, verdict);
 }
 
-void ModelVersion::Promote(const WarmupStep& step,
+void ModelVersion::StoreVerdict(const ArtifactKey& key,
+                                const Verdict& verdict) const {
+  const absl::Status noted = deps_.cache->WriteNote(
+      key, VerdictNoteName(*spec_), VerdictToJson(verdict));
+  if (!noted.ok()) {
+    spdlog::warn("{} {}: verdict not stored: {}", spec_->Label(), key.Short(),
+                 Std(noted.message()));
+  }
+}
+
+void ModelVersion::MeasureAgain() {
+  if (!deps_.verify_promotions || deps_.cache == nullptr) return;
+  for (const WarmupStep& step : plan_) {
+    if (stopping()) break;
+    Verdict verdict;
+    if (!StoredVerdict(step.request.key, verdict)) continue;
+    const bool doubtful =
+        !verdict.clear || verdict.measured_on != deps_.machine;
+    if (!doubtful || verdict.refusal == "parity") continue;
+    const std::optional<CacheEntry> entry =
+        deps_.cache->Lookup(step.request.key);
+    if (!entry.has_value()) continue;
+    const absl::Status measured =
+        MeasureAgain(step, *entry, std::move(verdict));
+    if (!measured.ok() && !stopping()) {
+      spdlog::warn("{} {}: not timed again: {}", spec_->Label(), step.name,
+                   Std(measured.message()));
+    }
+  }
+  if (!slots_.empty() && AllIn({BucketState::kCompiled})) LetEagerGo();
+}
+
+absl::Status ModelVersion::MeasureAgain(const WarmupStep& step,
+                                        const CacheEntry& entry,
+                                        Verdict verdict) {
+  BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
+  ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager, Eager());
+  const bool serves = slot.Read().state == BucketState::kCompiled;
+  std::vector<std::shared_ptr<Executable>> opened;
+  if (!serves) {
+    RETURN_IF_ERROR(Survive({&entry, 1})[0]);
+    ASSIGN_OR_RETURN(opened, Open(entry));
+    RETURN_IF_ERROR(
+        RunOnce(opened, InputsOf(*spec_, bucket(step.bucket).sizes, 0))
+            .status());
+  }
+  const std::shared_ptr<Executable> candidate =
+      serves ? slot.executable(0) : opened.front();
+  if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
+  RETURN_IF_ERROR(Checker().Measure(*eager, *candidate, bucket(step.bucket),
+                                    entry.bytes, verdict));
+  StoreVerdict(entry.key, verdict);
+  spdlog::info("{} {}: timed again: {}", spec_->Label(), step.name,
+               verdict.reason);
+  if (serves && !verdict.promote) {
+    deps_.metrics
+        ->Counter(metric::kPromotions, With(labels_, "outcome", "profit"))
+        .Add();
+    FallBack(step.bucket, verdict.refusal, verdict.reason);
+  } else if (!serves && verdict.promote) {
+    Promote(step, entry, std::move(opened), verdict, absl::InfiniteDuration());
+  }
+  return absl::OkStatus();
+}
+
+void ModelVersion::Promote(const WarmupStep& step, const CacheEntry& entry,
                            std::vector<std::shared_ptr<Executable>> executables,
                            const Verdict& verdict, absl::Duration first_run) {
-  slots_[static_cast<size_t>(step.bucket)].Promote(std::move(executables),
-                                                   verdict);
+  slots_[static_cast<size_t>(step.bucket)].Promote(
+      std::move(executables), verdict, entry.compile_seconds);
+  leases_[static_cast<size_t>(step.bucket)] = entry.lease;
   // A verdict may be another machine's, or a busy hour's: a bucket that seems
   // dear is not chosen, and so would never be timed again. Without one nothing
   // is known: a first run alone can be a thousand times the next.
-  if (verdict.candidate_seconds > 0) {
+  if (verdict.fastest_seconds > 0) {
     batcher_.ResetCost(
         step.bucket,
-        std::min(first_run, absl::Seconds(verdict.candidate_seconds)));
+        std::min(first_run, absl::Seconds(verdict.fastest_seconds)));
   }
   deps_.metrics
       ->Counter(metric::kPromotions, With(labels_, "outcome", "promoted"))

@@ -15,15 +15,21 @@
 namespace stoker {
 namespace {
 
+// Of the magnitude below which the absolute tolerance doesn't shrink any more.
+constexpr double kLeastMagnitude = 1e-3;
+
 // A tolerance that the format of an output can meet: neighbours of FP16 and
 // BF16 lie further apart than the default, and compiled code keeps intermediate
 // results in FP32 where eager rounds each of them.
-ParityTolerance Widened(const ParityTolerance& tolerance, DataType dtype) {
+ParityTolerance ToleranceOf(const ParityTolerance& given, DataType dtype) {
   double epsilon = 0;
+  if (dtype == DataType::kFp64) {
+    constexpr double kFinerThanFp32 = 1e-3;
+    return {given.rtol * kFinerThanFp32, given.atol * kFinerThanFp32};
+  }
   if (dtype == DataType::kFp16) epsilon = 0x1p-10;
   if (dtype == DataType::kBf16) epsilon = 0x1p-7;
-  return {std::max(tolerance.rtol, 4 * epsilon),
-          std::max(tolerance.atol, epsilon)};
+  return {std::max(given.rtol, 4 * epsilon), std::max(given.atol, epsilon)};
 }
 
 template <typename T>
@@ -79,16 +85,32 @@ std::string Position(int64_t index, absl::Span<const int64_t> shape) {
 }
 
 // What one output's comparison found.
-struct Comparison {
+struct OutputComparison {
   double max_abs_error = 0;
   int64_t different = 0;
-  int64_t worst = -1;  // flat index of the element that is most wrong
+  int64_t patterns = 0;  // of these, NaN or Inf against something else
+  int64_t worst = -1;    // flat index of the element that is most wrong
 };
 
-Comparison CompareFloating(const Tensor& expected, const Tensor& actual,
-                           int64_t count, const ParityTolerance& given) {
-  const ParityTolerance tolerance = Widened(given, expected.dtype);
-  Comparison found;
+// Root mean square of the finite elements.
+double Magnitude(const Tensor& tensor, int64_t count) {
+  double squares = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = FloatingAt(tensor, i);
+    if (!std::isfinite(value)) continue;
+    squares += value * value;
+    ++finite;
+  }
+  return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
+}
+
+OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
+                                 int64_t count, const ParityTolerance& given) {
+  ParityTolerance tolerance = ToleranceOf(given, expected.dtype);
+  tolerance.atol *=
+      std::clamp(Magnitude(expected, count), kLeastMagnitude, 1.0);
+  OutputComparison found;
   double worst_error = -1;
   for (int64_t i = 0; i < count; ++i) {
     const double b = FloatingAt(expected, i);
@@ -102,6 +124,7 @@ Comparison CompareFloating(const Tensor& expected, const Tensor& actual,
     if (finite && error <= tolerance.atol + tolerance.rtol * std::abs(b))
       continue;
     ++found.different;
+    found.patterns += finite ? 0 : 1;
     if (error > worst_error) {
       worst_error = error;
       found.worst = i;
@@ -112,10 +135,10 @@ Comparison CompareFloating(const Tensor& expected, const Tensor& actual,
 
 // Exact; integers don't enter the error, whose unit is that of floating
 // outputs.
-Comparison CompareExact(const Tensor& expected, const Tensor& actual,
-                        int64_t count) {
+OutputComparison CompareExact(const Tensor& expected, const Tensor& actual,
+                              int64_t count) {
   const size_t size = DataTypeSize(expected.dtype);
-  Comparison found;
+  OutputComparison found;
   for (int64_t i = 0; i < count; ++i) {
     if (std::memcmp(expected.data + i * size, actual.data + i * size, size) ==
         0) {
@@ -127,17 +150,11 @@ Comparison CompareExact(const Tensor& expected, const Tensor& actual,
   return found;
 }
 
-// Empty when the two have the same form and bytes enough for it.
-std::string FormDifference(const Tensor& expected, const Tensor& actual) {
-  if (expected.dtype == actual.dtype && expected.shape == actual.shape &&
-      expected.byte_size == actual.byte_size &&
-      DataTypeSize(expected.dtype) > 0) {
-    return "";
-  }
-  return absl::StrCat(": eager ", Absl(DataTypeName(expected.dtype)), " ",
-                      ShapeString(expected.shape), ", compiled ",
-                      Absl(DataTypeName(actual.dtype)), " ",
-                      ShapeString(actual.shape));
+// The two have the same form, and bytes enough for it.
+bool HaveOneForm(const Tensor& expected, const Tensor& actual) {
+  return expected.dtype == actual.dtype && expected.shape == actual.shape &&
+         expected.byte_size == actual.byte_size &&
+         DataTypeSize(expected.dtype) > 0;
 }
 
 std::string ElementText(const Tensor& tensor, int64_t index) {
@@ -145,76 +162,170 @@ std::string ElementText(const Tensor& tensor, int64_t index) {
                                   : IntegerText(tensor, index);
 }
 
+int64_t LargestOf(const Tensor& tensor, int64_t begin, int64_t length) {
+  int64_t largest = begin;
+  for (int64_t i = begin + 1; i < begin + length; ++i) {
+    if (FloatingAt(tensor, i) > FloatingAt(tensor, largest)) largest = i;
+  }
+  return largest;
+}
+
+std::optional<double> ArgmaxAgreement(const Tensor& expected,
+                                      const Tensor& actual) {
+  if (!IsFloating(expected.dtype) || expected.shape.size() < 2) {
+    return std::nullopt;
+  }
+  const int64_t length = expected.shape.back();
+  const int64_t count = ElementCount(expected.shape).value_or(0);
+  if (length < 2 || count == 0) return std::nullopt;
+  int64_t agreeing = 0;
+  for (int64_t begin = 0; begin < count; begin += length) {
+    agreeing +=
+        LargestOf(expected, begin, length) == LargestOf(actual, begin, length)
+            ? 1
+            : 0;
+  }
+  return static_cast<double>(agreeing) / static_cast<double>(count / length);
+}
+
 // Adds one output's comparison to `result`.
 void CompareOutput(size_t number, const Tensor& expected, const Tensor& actual,
-                   const ParityTolerance& tolerance, ParityResult& result) {
-  std::string difference = FormDifference(expected, actual);
-  if (difference.empty()) {
-    const int64_t count = ElementCount(expected.shape).value_or(0);
-    const Comparison found =
-        IsFloating(expected.dtype)
-            ? CompareFloating(expected, actual, count, tolerance)
-            : CompareExact(expected, actual, count);
-    result.max_abs_error = std::max(result.max_abs_error, found.max_abs_error);
-    if (found.different == 0) return;
-    difference =
-        absl::StrCat(Position(found.worst, expected.shape), ": eager ",
-                     ElementText(expected, found.worst), ", compiled ",
-                     ElementText(actual, found.worst), " (", found.different,
-                     " of ", count, " elements differ)");
+                   const ParityTolerance& tolerance, const ComparedNames& names,
+                   Comparison& result) {
+  const auto differ = [&](bool arguable, const std::string& how) {
+    result.arguable = arguable && (result.equal || result.arguable);
+    result.equal = false;
+    if (result.difference.empty()) {
+      result.difference = absl::StrCat("output ", number, how);
+    }
+  };
+  if (!HaveOneForm(expected, actual)) {
+    differ(false, absl::StrCat(": ", names.expected, " ",
+                               Absl(DataTypeName(expected.dtype)), " ",
+                               ShapeString(expected.shape), ", ", names.actual,
+                               " ", Absl(DataTypeName(actual.dtype)), " ",
+                               ShapeString(actual.shape)));
+    return;
   }
-  result.equal = false;
-  if (result.difference.empty()) {
-    result.difference = absl::StrCat("output ", number, difference);
+  const int64_t count = ElementCount(expected.shape).value_or(0);
+  const bool floating = IsFloating(expected.dtype);
+  const OutputComparison found =
+      floating ? CompareFloating(expected, actual, count, tolerance)
+               : CompareExact(expected, actual, count);
+  result.max_abs_error = std::max(result.max_abs_error, found.max_abs_error);
+  if (!result.argmax_agreement.has_value()) {
+    result.argmax_agreement = ArgmaxAgreement(expected, actual);
   }
+  if (found.different == 0) return;
+  differ(
+      floating && found.patterns == 0,
+      absl::StrCat(Position(found.worst, expected.shape), ": ", names.expected,
+                   " ", ElementText(expected, found.worst), ", ", names.actual,
+                   " ", ElementText(actual, found.worst), " (", found.different,
+                   " of ", count, " elements differ)"));
+}
+
+double RmsError(const Tensor& reference, const Tensor& answer, int64_t count) {
+  double squares = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double error = FloatingAt(answer, i) - FloatingAt(reference, i);
+    // Patterns agree between the two answers; where the float64 run is finite
+    // and they are not, or the other way, they err alike.
+    if (!std::isfinite(error)) continue;
+    squares += error * error;
+    ++finite;
+  }
+  return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
+}
+
+std::vector<std::string> BytesOf(absl::Span<const Tensor> tensors) {
+  std::vector<std::string> bytes;
+  for (const Tensor& tensor : tensors) {
+    bytes.emplace_back(reinterpret_cast<const char*>(tensor.data),
+                       tensor.byte_size);
+  }
+  return bytes;
 }
 
 }  // namespace
 
-ParityResult CompareOutputs(absl::Span<const Tensor> expected,
-                            absl::Span<const Tensor> actual,
-                            const ParityTolerance& tolerance) {
-  ParityResult result;
+Comparison CompareOutputs(absl::Span<const Tensor> expected,
+                          absl::Span<const Tensor> actual,
+                          const ParityTolerance& tolerance,
+                          const ComparedNames& names) {
+  Comparison result;
   if (expected.size() != actual.size()) {
-    result.difference = absl::StrCat("eager has ", expected.size(),
-                                     " outputs, compiled ", actual.size());
+    result.equal = false;
+    result.difference =
+        absl::StrCat(names.expected, " has ", expected.size(), " outputs, ",
+                     names.actual, " ", actual.size());
     return result;
   }
-  result.equal = true;
   for (size_t i = 0; i < expected.size(); ++i) {
-    CompareOutput(i, expected[i], actual[i], tolerance, result);
+    CompareOutput(i, expected[i], actual[i], tolerance, names, result);
   }
   return result;
 }
 
-absl::StatusOr<ParityResult> CheckParity(Executable& incumbent,
-                                         Executable& candidate,
-                                         ExecutionContext& context,
-                                         absl::Span<const InputDomain> domains,
-                                         int cases,
-                                         const ParityTolerance& tolerance) {
-  ParityResult total;
-  total.equal = true;
-  for (int seed = 0; seed < cases; ++seed) {
-    const std::vector<Tensor> inputs = SeededInputs(domains, seed);
-    ASSIGN_OR_RETURN(const RunResult expected, incumbent.Run(context, inputs));
-    ASSIGN_OR_RETURN(const RunResult actual, candidate.Run(context, inputs));
-    ParityResult result =
-        CompareOutputs(expected.outputs, actual.outputs, tolerance);
-    if (!actual.faults.empty() && expected.faults.empty()) {
-      result.equal = false;
-      result.difference = absl::StrCat(
-          "compiled refused row ", actual.faults.front().row,
-          ", which eager answered: ", actual.faults.front().message);
-    }
-    total.max_abs_error = std::max(total.max_abs_error, result.max_abs_error);
-    if (!result.equal) {
-      total.equal = false;
-      total.difference = absl::StrCat("seed ", seed, ", ", result.difference);
-      return total;
-    }
+absl::StatusOr<RmsErrors> CompareWithReference(
+    absl::Span<const Tensor> reference, absl::Span<const Tensor> eager,
+    absl::Span<const Tensor> compiled) {
+  if (reference.size() != eager.size() || eager.size() != compiled.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the float64 run has ", reference.size(),
+                     " outputs, expected ", eager.size()));
   }
-  return total;
+  RmsErrors worst;
+  double worst_ratio = -1;
+  for (size_t i = 0; i < eager.size(); ++i) {
+    if (!IsFloating(eager[i].dtype)) continue;
+    const int64_t count = ElementCount(eager[i].shape).value_or(0);
+    if (reference[i].dtype != DataType::kFp64 ||
+        reference[i].shape != eager[i].shape ||
+        !HaveOneForm(eager[i], compiled[i])) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("output ", i, " of the float64 run is ",
+                       Absl(DataTypeName(reference[i].dtype)), " ",
+                       ShapeString(reference[i].shape), ", expected FP64 ",
+                       ShapeString(eager[i].shape)));
+    }
+    const RmsErrors errors = {RmsError(reference[i], eager[i], count),
+                              RmsError(reference[i], compiled[i], count)};
+    const double ratio = errors.compiled == 0 ? 0
+                         : errors.eager == 0
+                             ? std::numeric_limits<double>::infinity()
+                             : errors.compiled / errors.eager;
+    if (ratio <= worst_ratio) continue;
+    worst_ratio = ratio;
+    worst = errors;
+  }
+  return worst;
+}
+
+absl::StatusOr<ParityRun> RunParityCase(absl::Span<const Tensor> inputs,
+                                        RunFunction incumbent,
+                                        RunFunction candidate,
+                                        const ParityTolerance& tolerance) {
+  ASSIGN_OR_RETURN(RunResult expected, incumbent(inputs));
+  const std::vector<std::string> before = BytesOf(inputs);
+  ASSIGN_OR_RETURN(RunResult actual, candidate(inputs));
+  ParityRun run;
+  run.comparison = CompareOutputs(expected.outputs, actual.outputs, tolerance);
+  const auto differ = [&](std::string difference) {
+    run.comparison.equal = false;
+    run.comparison.arguable = false;
+    run.comparison.difference = std::move(difference);
+  };
+  if (!actual.faults.empty() && expected.faults.empty()) {
+    differ(absl::StrCat(
+        "compiled refused row ", actual.faults.front().row,
+        ", which eager answered: ", actual.faults.front().message));
+  }
+  if (BytesOf(inputs) != before) differ("compiled wrote into its inputs");
+  run.eager = std::move(expected.outputs);
+  run.compiled = std::move(actual.outputs);
+  return run;
 }
 
 }  // namespace stoker

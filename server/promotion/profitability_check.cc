@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 
 namespace stoker {
 namespace {
+
+// Fewer can't reach the confidence: their extremes are all there is.
+constexpr size_t kFewestForInterval = 11;
+constexpr double kNormalQuantile = 3;  // two-sided 99.7 %
 
 absl::StatusOr<double> SecondsOfRun(Executable& executable,
                                     ExecutionContext& context,
@@ -18,12 +25,15 @@ absl::StatusOr<double> SecondsOfRun(Executable& executable,
   return absl::ToDoubleSeconds(clock.Now() - start);
 }
 
-// Of a list that is not empty; the mean of the middle two when there are two.
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+double MedianOfSorted(const std::vector<double>& values) {
   const size_t middle = values.size() / 2;
   if (values.size() % 2 == 1) return values[middle];
   return (values[middle - 1] + values[middle]) / 2;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return MedianOfSorted(values);
 }
 
 // A run that is too short for the clock counts as one nanosecond.
@@ -32,92 +42,131 @@ double Ratio(double incumbent, double candidate) {
   return std::max(incumbent, kShortest) / std::max(candidate, kShortest);
 }
 
-// Probability of at least `slower` heads in `pairs` tosses of a fair coin.
-double SignTest(size_t slower, size_t pairs) {
-  double probability = 0;
-  double term =
-      std::pow(0.5, static_cast<double>(pairs));  // of exactly k heads
-  for (size_t k = 0; k <= pairs; ++k) {
-    if (k >= slower) probability += term;
-    term *= static_cast<double>(pairs - k) / static_cast<double>(k + 1);
-  }
-  return probability;
+// The numbers of pairs after which the interval is looked at: each is a quarter
+// more than the one before.
+bool IsLook(size_t pairs) {
+  size_t look = kFewestForInterval;
+  while (look < pairs) look += std::max<size_t>(1, look / 4);
+  return look == pairs;
 }
 
-// Whether the pairs show that the candidate is slower than allowed.
-bool ShowsLoss(const std::vector<double>& ratios, double min_speedup) {
-  constexpr size_t kFewestForTest = 5;  // fewer can't reach the significance
-  constexpr double kSignificance = 0.05;
-  if (ratios.size() < kFewestForTest) {
-    constexpr double kPlain = 0.8;
-    return *std::max_element(ratios.begin(), ratios.end()) <
-           min_speedup * kPlain;
-  }
-  const auto slower = static_cast<size_t>(
-      std::count_if(ratios.begin(), ratios.end(),
-                    [&](double ratio) { return ratio < min_speedup; }));
-  return SignTest(slower, ratios.size()) <= kSignificance;
+enum class Outcome { kUndecided, kFaster, kSlower, kTie };
+
+Outcome Decide(const SpeedupInterval& speedup, double tie) {
+  if (speedup.low > 1) return Outcome::kFaster;
+  if (speedup.high < 1) return Outcome::kSlower;
+  if (speedup.low > 1 - tie && speedup.high < 1 + tie) return Outcome::kTie;
+  return Outcome::kUndecided;
 }
 
 }  // namespace
 
-bool IsEnough(int pairs, absl::Duration spent, const ProfitOptions& options) {
-  if (pairs == 0) return false;
-  if (pairs >= options.pairs || spent >= options.patience) return true;
-  return pairs >= options.fewest_pairs && spent >= options.budget;
-}
-
-absl::StatusOr<ProfitMeasurement> MeasureProfit(Executable& incumbent,
-                                                Executable& candidate,
-                                                ExecutionContext& context,
-                                                absl::Span<const Tensor> inputs,
-                                                Clock& clock,
-                                                const ProfitOptions& options) {
-  const absl::Time start = clock.Now();
-  // One run each that doesn't count: memory is touched and caches are filled.
-  RETURN_IF_ERROR(incumbent.Run(context, inputs).status());
-  RETURN_IF_ERROR(candidate.Run(context, inputs).status());
-  ProfitMeasurement measurement;
-  for (int pair = 0;; ++pair) {
-    if (IsEnough(pair, clock.Now() - start, options)) break;
-    // Who goes first alternates: the second finds warmer caches.
-    Executable* const order[] = {pair % 2 == 0 ? &incumbent : &candidate,
-                                 pair % 2 == 0 ? &candidate : &incumbent};
-    for (Executable* executable : order) {
-      ASSIGN_OR_RETURN(const double seconds,
-                       SecondsOfRun(*executable, context, inputs, clock));
-      (executable == &incumbent ? measurement.incumbent : measurement.candidate)
-          .push_back(seconds);
-    }
-  }
-  return measurement;
-}
-
-Verdict JudgeProfit(const ProfitMeasurement& measurement,
-                    const ProfitOptions& options) {
-  Verdict verdict;
-  const size_t pairs =
-      std::min(measurement.incumbent.size(), measurement.candidate.size());
-  if (pairs == 0) {
-    verdict.reason = "not measured";
-    return verdict;
-  }
+SpeedupInterval EstimateSpeedup(const ProfitMeasurement& measurement) {
+  const size_t pairs = measurement.pairs();
+  SpeedupInterval speedup{0, 0, std::numeric_limits<double>::infinity()};
+  if (pairs == 0) return speedup;
   std::vector<double> ratios;
+  ratios.reserve(pairs);
   for (size_t i = 0; i < pairs; ++i) {
     ratios.push_back(Ratio(measurement.incumbent[i], measurement.candidate[i]));
   }
-  verdict.speedup = Median(ratios);
+  std::sort(ratios.begin(), ratios.end());
+  speedup.median = MedianOfSorted(ratios);
+  if (pairs < kFewestForInterval) return speedup;
+  const auto count = static_cast<double>(pairs);
+  const auto below = static_cast<size_t>(std::max(
+      0.0, std::floor((count - kNormalQuantile * std::sqrt(count)) / 2)));
+  speedup.low = ratios[below];
+  speedup.high = ratios[pairs - 1 - below];
+  return speedup;
+}
+
+bool IsEnough(const ProfitMeasurement& measurement, absl::Duration spent,
+              const ProfitOptions& options) {
+  const size_t pairs = measurement.pairs();
+  if (pairs == 0) return false;
+  if (pairs >= options.most_pairs || spent >= options.patience) return true;
+  if (pairs >= options.fewest_pairs && spent >= options.budget) return true;
+  return IsLook(pairs) && Decide(EstimateSpeedup(measurement), options.tie) !=
+                              Outcome::kUndecided;
+}
+
+absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
+                          ExecutionContext& context,
+                          absl::Span<const Tensor> inputs, Clock& clock,
+                          absl::Duration stretch,
+                          ProfitMeasurement& measurement) {
+  const absl::Time start = clock.Now();
+  if (measurement.pairs() == 0) {
+    RETURN_IF_ERROR(incumbent.Run(context, inputs).status());
+    RETURN_IF_ERROR(candidate.Run(context, inputs).status());
+  }
+  do {
+    double incumbent_seconds = 0;
+    double candidate_seconds = 0;
+    const auto time = [&](Executable& executable,
+                          double& seconds) -> absl::Status {
+      ASSIGN_OR_RETURN(seconds,
+                       SecondsOfRun(executable, context, inputs, clock));
+      return absl::OkStatus();
+    };
+    // Who goes first alternates: the second finds warmer caches.
+    const bool first = measurement.pairs() % 2 == 0;
+    if (first) RETURN_IF_ERROR(time(incumbent, incumbent_seconds));
+    RETURN_IF_ERROR(time(candidate, candidate_seconds));
+    if (!first) RETURN_IF_ERROR(time(incumbent, incumbent_seconds));
+    measurement.incumbent.push_back(incumbent_seconds);
+    measurement.candidate.push_back(candidate_seconds);
+  } while (!IsLook(measurement.pairs()) && clock.Now() - start < stretch);
+  return absl::OkStatus();
+}
+
+void JudgeProfit(const ProfitMeasurement& measurement, const ProfitSizes& sizes,
+                 const ProfitOptions& options, Verdict& verdict) {
+  verdict.promote = false;
+  verdict.refusal = "profit";
+  verdict.pairs = static_cast<int>(measurement.pairs());
+  if (verdict.pairs == 0) {
+    verdict.reason = "not measured";
+    return;
+  }
+  const SpeedupInterval speedup = EstimateSpeedup(measurement);
+  verdict.speedup = speedup.median;
+  verdict.speedup_low = speedup.low;
+  verdict.speedup_high = speedup.high;
   verdict.incumbent_seconds = Median(measurement.incumbent);
   verdict.candidate_seconds = Median(measurement.candidate);
-  verdict.promote = !ShowsLoss(ratios, options.min_speedup);
-  verdict.reason = absl::StrFormat(
-      "%.2f times as fast (%.3f ms against %.3f ms, %d pairs)%s",
-      verdict.speedup, verdict.candidate_seconds * 1e3,
-      verdict.incumbent_seconds * 1e3, pairs,
-      verdict.promote
+  verdict.fastest_seconds = *std::min_element(measurement.candidate.begin(),
+                                              measurement.candidate.end());
+  const Outcome outcome = Decide(speedup, options.tie);
+  verdict.clear = outcome != Outcome::kUndecided;
+  std::string why;
+  switch (outcome) {
+    case Outcome::kFaster:
+      verdict.promote = true;
+      break;
+    case Outcome::kSlower:
+      why = ", slower than eager";
+      break;
+    case Outcome::kTie:
+      verdict.promote = sizes.candidate_bytes < sizes.incumbent_bytes;
+      why = verdict.promote ? ", as fast as eager and smaller"
+                            : ", as fast as eager and not smaller";
+      break;
+    case Outcome::kUndecided:
+      verdict.promote = speedup.median >= 1;
+      why = ", to be measured again";
+      break;
+  }
+  if (verdict.promote) verdict.refusal.clear();
+  const std::string interval =
+      measurement.pairs() < kFewestForInterval
           ? ""
-          : absl::StrFormat(", expected at least %.2f", options.min_speedup));
-  return verdict;
+          : absl::StrFormat(", %.2f to %.2f", speedup.low, speedup.high);
+  verdict.reason = absl::StrFormat(
+      "%.2f times as fast (%.3f ms against %.3f ms%s, %d pairs)%s",
+      verdict.speedup, verdict.candidate_seconds * 1e3,
+      verdict.incumbent_seconds * 1e3, interval, verdict.pairs, why);
 }
 
 }  // namespace stoker

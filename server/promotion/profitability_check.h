@@ -1,10 +1,16 @@
 // Is the candidate faster here? Interleaved timed runs, judged by the median of
-// the paired ratios.
+// the paired ratios and a distribution-free confidence interval for it: two
+// order statistics, by the binomial distribution (Conover, Practical
+// Nonparametric Statistics, 3.2). Runs until the interval decides.
 //
 // Measuring runs on the thread that owns the ExecutionContext; judging is pure.
 #pragma once
 
-#include "absl/status/statusor.h"
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
@@ -17,35 +23,55 @@ struct ProfitMeasurement {
   // seconds[i] of pair i; equal lengths.
   std::vector<double> incumbent;
   std::vector<double> candidate;
+  size_t pairs() const { return candidate.size(); }
+};
+
+// What the two hold in memory: it decides where their speed does not.
+struct ProfitSizes {
+  int64_t incumbent_bytes = 0;
+  int64_t candidate_bytes = 0;
 };
 
 struct ProfitOptions {
-  int pairs = 21;
-  // Stops early once this is spent, after `fewest_pairs` at least...
-  absl::Duration budget = absl::Seconds(2);
-  int fewest_pairs = 5;
+  size_t most_pairs = 1000;
+  // Ends undecided once this is spent, after `fewest_pairs` at least...
+  absl::Duration budget = absl::Seconds(5);
+  size_t fewest_pairs = 11;
   // ...or, for a model that runs for seconds, once this is, after one pair.
   absl::Duration patience = absl::Seconds(30);
-  // Below it compiled would cost more than 2 %.
-  double min_speedup = 0.98;
+  // Speeds closer than this are the same speed.
+  double tie = 0.02;
 };
 
-// Whether that many pairs, measured in this time, are enough to judge by.
-bool IsEnough(int pairs, absl::Duration spent, const ProfitOptions& options);
+// Of the median of paired ratios, incumbent / candidate. Unbounded (0 to
+// infinity) for fewer than 11 pairs, which can't reach its confidence of
+// 99.7 %.
+struct SpeedupInterval {
+  double median = 0;
+  double low = 0;
+  double high = 0;
+};
+SpeedupInterval EstimateSpeedup(const ProfitMeasurement& measurement);
 
-absl::StatusOr<ProfitMeasurement> MeasureProfit(Executable& incumbent,
-                                                Executable& candidate,
-                                                ExecutionContext& context,
-                                                absl::Span<const Tensor> inputs,
-                                                Clock& clock,
-                                                const ProfitOptions& options);
+// Whether that much, measured in this time, is enough to judge by. The interval
+// is looked at after 11, 14, 18, ... pairs only: whoever looks often enough
+// sees chance decide.
+bool IsEnough(const ProfitMeasurement& measurement, absl::Duration spent,
+              const ProfitOptions& options);
 
-// Fills speedup, seconds, promote and reason. Refuses when the pairs show a
-// loss: a sign test at the 5 % level over the pairs below min_speedup. Fewer
-// than five pairs can't reach that level: they refuse when each of them shows a
-// loss of a fifth. A noisy machine alone must not refuse, because a verdict is
-// kept.
-Verdict JudgeProfit(const ProfitMeasurement& measurement,
-                    const ProfitOptions& options);
+// Adds pairs, at least one, until the interval is to be looked at or
+// `stretch` has passed: the thread has other work too. The first call runs each
+// once without counting it: memory is touched and caches are filled.
+absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
+                          ExecutionContext& context,
+                          absl::Span<const Tensor> inputs, Clock& clock,
+                          absl::Duration stretch,
+                          ProfitMeasurement& measurement);
+
+// Fills the verdict's profit, promote, refusal and reason. Promotes what is
+// faster beyond the interval, or as fast and smaller. Where the interval does
+// not decide, the median does, and the verdict is not clear.
+void JudgeProfit(const ProfitMeasurement& measurement, const ProfitSizes& sizes,
+                 const ProfitOptions& options, Verdict& verdict);
 
 }  // namespace stoker

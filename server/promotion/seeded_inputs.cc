@@ -1,10 +1,11 @@
+#include "promotion/seeded_inputs.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
 #include "promotion/half_float.h"
-#include "promotion/parity_check.h"
 
 namespace stoker {
 namespace {

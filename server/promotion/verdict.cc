@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "nlohmann/json.hpp"
 
@@ -13,28 +12,113 @@ using nlohmann::json;
 
 // JSON has no infinity (the error of a NaN against a number); null stands for
 // it.
-json NumberToJson(double value) {
+json ToJson(double value) {
   return std::isfinite(value) ? json(value) : json(nullptr);
 }
 
-std::optional<double> NumberFromJson(const json& document, const char* key) {
-  const auto it = document.find(key);
-  if (it == document.end()) return std::nullopt;
-  if (it->is_null()) return std::numeric_limits<double>::infinity();
-  if (!it->is_number()) return std::nullopt;
-  return it->get<double>();
+// Reads members of an object and remembers whether one was missing or of
+// another kind.
+class Reader {
+ public:
+  explicit Reader(const json& object) : object_(object) {
+    ok_ = object.is_object();
+  }
+
+  bool ok() const { return ok_; }
+
+  void Read(const char* name, double& value) {
+    const json* member = Find(name);
+    if (member == nullptr) return;
+    if (member->is_null()) {
+      value = std::numeric_limits<double>::infinity();
+    } else if (member->is_number()) {
+      value = member->get<double>();
+    } else {
+      ok_ = false;
+    }
+  }
+  void Read(const char* name, std::optional<double>& value) {
+    if (ok_ && object_.contains(name)) Read(name, value.emplace());
+  }
+  template <typename Integer>
+  void ReadCount(const char* name, Integer& value) {
+    const json* member = Find(name);
+    if (member == nullptr) return;
+    ok_ = member->is_number_unsigned();
+    if (ok_) value = member->get<Integer>();
+  }
+  void Read(const char* name, std::string& value) {
+    const json* member = Find(name);
+    if (member == nullptr) return;
+    ok_ = member->is_string();
+    if (ok_) value = member->get<std::string>();
+  }
+  void Read(const char* name, bool& value) {
+    const json* member = Find(name);
+    if (member == nullptr) return;
+    ok_ = member->is_boolean();
+    if (ok_) value = member->get<bool>();
+  }
+  const json* Find(const char* name) {
+    if (!ok_) return nullptr;
+    const auto it = object_.find(name);
+    ok_ = it != object_.end();
+    return ok_ ? &*it : nullptr;
+  }
+
+ private:
+  const json& object_;
+  bool ok_;
+};
+
+json ToJson(const ParityCase& one) {
+  json object = {{"seed", one.seed},
+                 {"sizes", one.sizes},
+                 {"max_abs_error", ToJson(one.max_abs_error)},
+                 {"difference", one.difference}};
+  const auto add = [&](const char* name, std::optional<double> value) {
+    if (value.has_value()) object[name] = ToJson(*value);
+  };
+  add("eager_rmse", one.eager_rmse);
+  add("compiled_rmse", one.compiled_rmse);
+  add("argmax_agreement", one.argmax_agreement);
+  return object;
+}
+
+bool ParseCase(const json& object, ParityCase& one) {
+  Reader reader(object);
+  reader.ReadCount("seed", one.seed);
+  reader.Read("sizes", one.sizes);
+  reader.Read("max_abs_error", one.max_abs_error);
+  reader.Read("difference", one.difference);
+  reader.Read("eager_rmse", one.eager_rmse);
+  reader.Read("compiled_rmse", one.compiled_rmse);
+  reader.Read("argmax_agreement", one.argmax_agreement);
+  return reader.ok();
 }
 
 }  // namespace
 
 std::string VerdictToJson(const Verdict& verdict) {
+  json cases = json::array();
+  for (const ParityCase& one : verdict.cases) cases.push_back(ToJson(one));
   const json document = {
       {"promote", verdict.promote},
-      {"max_abs_error", NumberToJson(verdict.max_abs_error)},
-      {"speedup", NumberToJson(verdict.speedup)},
-      {"candidate_seconds", NumberToJson(verdict.candidate_seconds)},
-      {"incumbent_seconds", NumberToJson(verdict.incumbent_seconds)},
+      {"refusal", verdict.refusal},
       {"reason", verdict.reason},
+      {"rtol", ToJson(verdict.rtol)},
+      {"atol", ToJson(verdict.atol)},
+      {"max_abs_error", ToJson(verdict.max_abs_error)},
+      {"cases", std::move(cases)},
+      {"speedup", ToJson(verdict.speedup)},
+      {"speedup_low", ToJson(verdict.speedup_low)},
+      {"speedup_high", ToJson(verdict.speedup_high)},
+      {"pairs", verdict.pairs},
+      {"candidate_seconds", ToJson(verdict.candidate_seconds)},
+      {"incumbent_seconds", ToJson(verdict.incumbent_seconds)},
+      {"fastest_seconds", ToJson(verdict.fastest_seconds)},
+      {"clear", verdict.clear},
+      {"measured_on", verdict.measured_on},
   };
   // The reason may quote a program's names: bytes that are not UTF-8 are
   // replaced.
@@ -43,20 +127,29 @@ std::string VerdictToJson(const Verdict& verdict) {
 
 bool ParseVerdict(const std::string& text, Verdict& verdict) {
   const json document = json::parse(text, nullptr, false);
-  if (!document.is_object()) return false;
-  const auto promote = document.find("promote");
-  const auto reason = document.find("reason");
-  const auto error = NumberFromJson(document, "max_abs_error");
-  const auto speedup = NumberFromJson(document, "speedup");
-  const auto candidate = NumberFromJson(document, "candidate_seconds");
-  const auto incumbent = NumberFromJson(document, "incumbent_seconds");
-  if (promote == document.end() || !promote->is_boolean() ||
-      reason == document.end() || !reason->is_string() || !error || !speedup ||
-      !candidate || !incumbent) {
-    return false;
+  Reader reader(document);
+  Verdict read;
+  reader.Read("promote", read.promote);
+  reader.Read("refusal", read.refusal);
+  reader.Read("reason", read.reason);
+  reader.Read("rtol", read.rtol);
+  reader.Read("atol", read.atol);
+  reader.Read("max_abs_error", read.max_abs_error);
+  reader.Read("speedup", read.speedup);
+  reader.Read("speedup_low", read.speedup_low);
+  reader.Read("speedup_high", read.speedup_high);
+  reader.ReadCount("pairs", read.pairs);
+  reader.Read("candidate_seconds", read.candidate_seconds);
+  reader.Read("incumbent_seconds", read.incumbent_seconds);
+  reader.Read("fastest_seconds", read.fastest_seconds);
+  reader.Read("clear", read.clear);
+  reader.Read("measured_on", read.measured_on);
+  const json* cases = reader.Find("cases");
+  if (!reader.ok() || !cases->is_array()) return false;
+  for (const json& one : *cases) {
+    if (!ParseCase(one, read.cases.emplace_back())) return false;
   }
-  verdict = {promote->get<bool>(), *error,     *speedup,
-             *candidate,           *incumbent, reason->get<std::string>()};
+  verdict = std::move(read);
   return true;
 }
 

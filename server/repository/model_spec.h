@@ -64,6 +64,13 @@ struct DynamicBatchingSpec {
       std::vector<QueuePolicySpec>(1);  // by priority
 };
 
+// How a compiled bucket is compared with eager (promotion/parity_check.h).
+struct ParitySpec {
+  double rtol = 1e-4;  // for FP32
+  double atol = 1e-4;
+  int cases = 2;  // sets of inputs at the bucket's size
+};
+
 struct ModelSpec {
   std::string name;
   int64_t version = 1;
@@ -92,6 +99,7 @@ struct ModelSpec {
   int weight = 1;                // share of the device against other models'
   bool compile = true;           // false: eager only
   DynamicBatchingSpec dynamic_batching;
+  ParitySpec parity;
 
   // "minilm:1", for logs and errors.
   std::string Label() const;

@@ -24,10 +24,10 @@ constexpr int64_t kDefaultMaxBatch = 8;
 
 const std::vector<std::string>& FieldNames() {
   static const auto* const names = new std::vector<std::string>{
-      "ready_when", "versions",        "max_batch_size", "dimensions",
-      "inputs",     "buckets",         "unmatched",      "compile",
-      "threads",    "instances",       "cpus",           "numa_node",
-      "weight",     "dynamic_batching"};
+      "ready_when", "versions",         "max_batch_size", "dimensions",
+      "inputs",     "buckets",          "unmatched",      "compile",
+      "threads",    "instances",        "cpus",           "numa_node",
+      "weight",     "dynamic_batching", "parity"};
   return *names;
 }
 
@@ -136,6 +136,7 @@ class SpecEditor {
       FillBuckets(root);
     }
     FillMaxBatch();
+    if (const YamlValue* value = Find("parity")) ReadParity(*value);
     if (const YamlValue* value = Find("dynamic_batching")) {
       ReadDynamicBatching(*value, spec_.max_batch_size, spec_.dynamic_batching);
       if (spec_.dynamic_batching.preserve_ordering && spec_.instances > 1) {
@@ -284,6 +285,24 @@ class SpecEditor {
                          absl::StrCat("[", *least, ", ", *most, "]"));
     }
     input.range.emplace(*least, *most);
+  }
+
+  void ReadParity(const YamlValue& value) {
+    const auto entries = value.Map({"rtol", "atol", "cases"});
+    if (!entries) return;
+    const auto read = [](const YamlValue& field, double& to) {
+      const std::optional<double> number = field.Number();
+      if (!number) return;
+      if (!(*number >= 0 && *number <= 1)) {
+        return field.Error("a number from 0 to 1");
+      }
+      to = *number;
+    };
+    for (const auto& [name, field] : *entries) {
+      if (name == "rtol") read(field, spec_.parity.rtol);
+      if (name == "atol") read(field, spec_.parity.atol);
+      if (name == "cases") field.ReadInt(1, 64, spec_.parity.cases);
+    }
   }
 
   void ReadMaxBatch(const YamlValue& value) {

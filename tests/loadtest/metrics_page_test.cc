@@ -1,4 +1,4 @@
-#include "loadtest/metrics_page.h"
+#include "metrics/metrics_page.h"
 
 #include <limits>
 

@@ -43,7 +43,7 @@ TEST(BucketSlotTest, PromotionGivesEachThreadItsOwn) {
   const auto executables = TwoExecutables();
   Verdict verdict;
   verdict.speedup = 1.5;
-  slot.Promote(executables, verdict);
+  slot.Promote(executables, verdict, 0);
   EXPECT_EQ(slot.executable(0), executables[0]);
   EXPECT_EQ(slot.executable(1), executables[1]);
   EXPECT_EQ(slot.executable(2), nullptr);
@@ -54,11 +54,40 @@ TEST(BucketSlotTest, PromotionGivesEachThreadItsOwn) {
   EXPECT_EQ(MetricValue(metrics, metric::kSpeedup.name, kLabels), 1.5);
 }
 
+TEST(BucketSlotTest, CountsWhatItsCompilePaysBack) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  slot.CountRun();
+  EXPECT_EQ(MetricValue(metrics, metric::kSavedSeconds.name, kLabels), 0);
+  Verdict verdict;
+  verdict.incumbent_seconds = 0.75;
+  verdict.candidate_seconds = 0.5;
+  slot.Promote(TwoExecutables(), verdict, 10.1);
+  slot.CountRun();
+  slot.CountRun();
+  EXPECT_EQ(MetricValue(metrics, metric::kBucketCompileSeconds.name, kLabels),
+            10.1);
+  EXPECT_EQ(MetricValue(metrics, metric::kBreakEvenRuns.name, kLabels), 41);
+  EXPECT_EQ(MetricValue(metrics, metric::kSavedSeconds.name, kLabels), 0.5);
+}
+
+TEST(BucketSlotTest, WhatIsNoFasterSavesNothing) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  Verdict verdict;
+  verdict.incumbent_seconds = 0.5;
+  verdict.candidate_seconds = 0.6;
+  slot.Promote(TwoExecutables(), verdict, 10);
+  slot.CountRun();
+  EXPECT_EQ(MetricValue(metrics, metric::kSavedSeconds.name, kLabels), 0);
+  EXPECT_EQ(MetricValue(metrics, metric::kBreakEvenRuns.name, kLabels), 0);
+}
+
 TEST(BucketSlotTest, DemotionEmptiesItAndKeepsTheReason) {
   MetricRegistry metrics;
   BucketSlot slot("batch=1", metrics, kLabels);
   EXPECT_FALSE(slot.Demote("compile: no"));
-  slot.Promote(TwoExecutables(), Verdict{});
+  slot.Promote(TwoExecutables(), Verdict{}, 0);
   EXPECT_TRUE(slot.Demote("run: broke"));
   EXPECT_EQ(slot.executable(0), nullptr);
   EXPECT_TRUE(slot.settled());
@@ -72,7 +101,7 @@ TEST(BucketSlotTest, ARunningBatchKeepsADemotedExecutable) {
   BucketSlot slot("batch=1", metrics, kLabels);
   auto executables = TwoExecutables();
   const std::weak_ptr<Executable> watched = executables[0];
-  slot.Promote(std::move(executables), Verdict{});
+  slot.Promote(std::move(executables), Verdict{}, 0);
   std::shared_ptr<Executable> running = slot.executable(0);
   slot.Demote("run: broke");
   EXPECT_FALSE(watched.expired());

@@ -1,4 +1,4 @@
-// Comparing two runs' outputs, seeded inputs, and the check that joins them.
+// Comparing two runs' outputs, with each other and with a float64 run.
 #include "promotion/parity_check.h"
 
 #include <gmock/gmock.h>
@@ -6,11 +6,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <functional>
 #include <limits>
 
 #include "promotion/half_float.h"
-#include "tests/fakes/fake_executable.h"
 
 namespace stoker {
 namespace {
@@ -47,7 +46,7 @@ TEST_P(CompareFloatsTest, Judges) {
   const FloatCase& row = GetParam();
   const Tensor expected[] = {Floats(row.expected)};
   const Tensor actual[] = {Floats(row.actual)};
-  const ParityResult result =
+  const Comparison result =
       CompareOutputs(expected, actual, {.rtol = 0.01, .atol = 0.001});
   EXPECT_EQ(result.equal, row.equal) << result.difference;
   EXPECT_EQ(result.difference.empty(), row.equal) << result.difference;
@@ -65,8 +64,9 @@ INSTANTIATE_TEST_SUITE_P(
         FloatCase{"Empty", {}, {}, true, 0},
         FloatCase{"WithinRelative", {100}, {100.9f}, true, 0.9},
         FloatCase{"BeyondRelative", {100}, {101.1f}, false, 1.1},
-        FloatCase{"WithinAbsolute", {0}, {0.0009f}, true, 0.0009},
-        FloatCase{"BeyondAbsolute", {0}, {0.002f}, false, 0.002},
+        FloatCase{"WithinAbsolute", {0, 2}, {0.0009f, 2}, true, 0.0009},
+        FloatCase{"BeyondAbsolute", {0, 2}, {0.002f, 2}, false, 0.002},
+        FloatCase{"NothingButNought", {0}, {0.0009f}, false, 0.0009},
         FloatCase{"RelativeToTheExpected", {0}, {100}, false, 100},
         FloatCase{"NanBoth", {kNan}, {kNan}, true, 0},
         FloatCase{"NanOnlyCompiled", {1}, {kNan}, false, kInf},
@@ -84,7 +84,7 @@ TEST(CompareOutputsTest, NamesTheWorstElement) {
   const Tensor actual[] = {
       Floats({1}),
       MakeTensor<float>(DataType::kFp32, {2, 3}, {0, 0.5f, 0, 0, 0, 2})};
-  const ParityResult result = CompareOutputs(expected, actual, {});
+  const Comparison result = CompareOutputs(expected, actual, {});
   EXPECT_FALSE(result.equal);
   EXPECT_EQ(result.difference,
             "output 1[1,2]: eager 0, compiled 2 (2 of 6 elements differ)");
@@ -108,7 +108,7 @@ TEST(CompareOutputsTest, IntegersAreExactWhateverTheTolerance) {
   const Tensor expected[] = {
       MakeTensor<int64_t>(DataType::kInt64, {2}, {1, 2})};
   const Tensor actual[] = {MakeTensor<int64_t>(DataType::kInt64, {2}, {1, 3})};
-  const ParityResult result = CompareOutputs(expected, actual, loose);
+  const Comparison result = CompareOutputs(expected, actual, loose);
   EXPECT_FALSE(result.equal);
   EXPECT_EQ(result.difference,
             "output 0[1]: eager 2, compiled 3 (1 of 2 elements differ)");
@@ -139,113 +139,106 @@ TEST(CompareOutputsTest, SixteenBitFormatsGetAToleranceTheyCanMeet) {
   EXPECT_EQ(CompareOutputs(bfloats(8), bfloats(9), {}).max_abs_error, 1);
 }
 
-// The numbers come from an independent implementation of the generator.
-TEST(SeededInputsTest, AreTheSameOnEveryHost) {
-  const InputDomain domains[] = {
-      {.dtype = DataType::kInt64, .shape = {4}, .low = 0, .high = 999},
-      {.dtype = DataType::kFp32, .shape = {3}, .low = -1, .high = 1},
-      {.dtype = DataType::kFp64, .shape = {2}, .normal = true}};
-  const std::vector<Tensor> inputs = SeededInputs(domains, 7);
-  ASSERT_EQ(inputs.size(), 3u);
-  const auto* integers = reinterpret_cast<const int64_t*>(inputs[0].data);
-  EXPECT_THAT(std::vector(integers, integers + 4),
-              ::testing::ElementsAre(721, 649, 549, 604));
-  const auto* floats = reinterpret_cast<const float*>(inputs[1].data);
-  EXPECT_THAT(
-      std::vector(floats, floats + 3),
-      ::testing::ElementsAre(0x1.2a7eaep-6f, 0x1.014b16p-1f, 0x1.9c66a2p-1f));
-  const auto* normals = reinterpret_cast<const double*>(inputs[2].data);
-  EXPECT_THAT(std::vector(normals, normals + 2),
-              ::testing::ElementsAre(-0x1.461e0228p-2, -0x1.57c11838p-3));
+// As a program's own float64 run would answer.
+Tensor Doubles(const std::vector<double>& values) {
+  return MakeTensor(DataType::kFp64, {static_cast<int64_t>(values.size())},
+                    values);
 }
 
-TEST(SeededInputsTest, DependOnTheSeedAndNotOnTheNeighbours) {
-  const InputDomain first{.dtype = DataType::kInt32, .shape = {5}, .high = 9};
-  const InputDomain second{.dtype = DataType::kFp32, .shape = {64}};
-  const InputDomain longer{.dtype = DataType::kInt32, .shape = {50}, .high = 9};
-  const auto bytes = [](const Tensor& tensor) {
-    return std::string(reinterpret_cast<const char*>(tensor.data),
-                       tensor.byte_size);
+TEST(CompareOutputsTest, SmallOutputsGetASmallAbsoluteTolerance) {
+  const auto thousandths = [](float first) {
+    return std::vector{Floats({first, 0.001f, 0.001f, 0.001f})};
   };
-  const auto a = SeededInputs(std::vector{first, second}, 1);
-  EXPECT_EQ(bytes(a[1]), bytes(SeededInputs(std::vector{first, second}, 1)[1]));
-  EXPECT_EQ(bytes(a[1]),
-            bytes(SeededInputs(std::vector{longer, second}, 1)[1]));
-  EXPECT_NE(bytes(a[1]), bytes(SeededInputs(std::vector{first, second}, 2)[1]));
+  // Within atol = 1e-4 of each other, and a tenth apart.
+  const Comparison wrong =
+      CompareOutputs(thousandths(0.001f), thousandths(0.00109f), {});
+  EXPECT_FALSE(wrong.equal);
+  EXPECT_TRUE(wrong.arguable);
+  EXPECT_TRUE(
+      CompareOutputs(thousandths(0.001f), thousandths(0.0010001f), {}).equal);
 }
 
-template <typename T>
-void ExpectIntegersFill(DataType dtype, double low, double high) {
-  const InputDomain domains[] = {
-      {.dtype = dtype, .shape = {10, 100}, .low = low, .high = high}};
-  const Tensor input = SeededInputs(domains, 3)[0];
-  ASSERT_EQ(input.byte_size, 1000 * sizeof(T));
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(input.data) % 64, 0u);
-  const auto* values = reinterpret_cast<const T*>(input.data);
-  double least = values[0], greatest = values[0];
-  for (int i = 0; i < 1000; ++i) {
-    least = std::min(least, static_cast<double>(values[i]));
-    greatest = std::max(greatest, static_cast<double>(values[i]));
-  }
-  EXPECT_EQ(least, low) << DataTypeName(dtype);
-  EXPECT_EQ(greatest, high) << DataTypeName(dtype);
+TEST(CompareOutputsTest, Fp64IsComparedMoreFinely) {
+  const Tensor expected[] = {Doubles({1, 2})};
+  const Tensor rounded[] = {Doubles({1 + 1e-5, 2})};
+  const Tensor close[] = {Doubles({1 + 1e-8, 2})};
+  EXPECT_FALSE(CompareOutputs(expected, rounded, {}).equal);
+  EXPECT_TRUE(CompareOutputs(expected, close, {}).equal);
 }
 
-TEST(SeededInputsTest, IntegersFillTheClosedRange) {
-  ExpectIntegersFill<uint8_t>(DataType::kBool, 0, 1);
-  ExpectIntegersFill<uint8_t>(DataType::kUint8, 3, 9);
-  ExpectIntegersFill<uint16_t>(DataType::kUint16, 3, 9);
-  ExpectIntegersFill<uint32_t>(DataType::kUint32, 3, 9);
-  ExpectIntegersFill<uint64_t>(DataType::kUint64, 3, 9);
-  ExpectIntegersFill<int8_t>(DataType::kInt8, -3, 9);
-  ExpectIntegersFill<int16_t>(DataType::kInt16, -3, 9);
-  ExpectIntegersFill<int32_t>(DataType::kInt32, -3, 9);
-  ExpectIntegersFill<int64_t>(DataType::kInt64, -3, 9);
+TEST(CompareOutputsTest, OnlyRoundingIsArguable) {
+  const Tensor one[] = {Floats({1, 1})};
+  const Tensor other[] = {Floats({1, 1.1f})};
+  const Tensor nan[] = {Floats({1, kNan})};
+  EXPECT_TRUE(CompareOutputs(one, other, {}).arguable);
+  EXPECT_FALSE(CompareOutputs(one, nan, {}).arguable);
+  EXPECT_FALSE(CompareOutputs(one, one, {}).arguable);
+  const Tensor both[] = {Floats({1, 1}),
+                         MakeTensor<int64_t>(DataType::kInt64, {1}, {1})};
+  const Tensor changed[] = {Floats({1, 1.1f}),
+                            MakeTensor<int64_t>(DataType::kInt64, {1}, {2})};
+  EXPECT_FALSE(CompareOutputs(both, changed, {}).arguable);
+  const Tensor reversed[] = {both[1], both[0]};
+  const Tensor reversed_changed[] = {changed[1], changed[0]};
+  EXPECT_FALSE(CompareOutputs(reversed, reversed_changed, {}).arguable);
 }
 
-TEST(SeededInputsTest, RangesWiderThanTheTypeAreHeldInside) {
-  const InputDomain domains[] = {
-      {.dtype = DataType::kInt8, .shape = {4096}, .low = -1e9, .high = 1e9},
-      {.dtype = DataType::kUint64, .shape = {64}, .low = -1, .high = 1e30},
-      {.dtype = DataType::kInt64, .shape = {64}, .low = -1e30, .high = 1e30},
-      {.dtype = DataType::kBool, .shape = {64}, .low = -5, .high = 70}};
-  const std::vector<Tensor> inputs = SeededInputs(domains, 0);
-  const auto* bytes = reinterpret_cast<const int8_t*>(inputs[0].data);
-  EXPECT_EQ(*std::min_element(bytes, bytes + 4096), -128);
-  EXPECT_EQ(*std::max_element(bytes, bytes + 4096), 127);
-  const auto* booleans = reinterpret_cast<const uint8_t*>(inputs[3].data);
-  EXPECT_LE(*std::max_element(booleans, booleans + 64), 1);
+TEST(CompareOutputsTest, SaysHowManyRowsHaveTheSameLargestElement) {
+  const Tensor expected[] = {
+      MakeTensor<float>(DataType::kFp32, {2, 2}, {1, 2, 3, 3.00001f})};
+  const Tensor actual[] = {
+      MakeTensor<float>(DataType::kFp32, {2, 2}, {1, 2, 3, 2.99999f})};
+  const Comparison result = CompareOutputs(expected, actual, {});
+  EXPECT_TRUE(result.equal) << result.difference;
+  EXPECT_EQ(result.argmax_agreement, 0.5);
+  const Tensor vector[] = {Floats({1, 2})};
+  EXPECT_EQ(CompareOutputs(vector, vector, {}).argmax_agreement, std::nullopt);
 }
 
-TEST(SeededInputsTest, NormalNumbersHaveMeanNoughtAndVarianceOne) {
-  const InputDomain domains[] = {
-      {.dtype = DataType::kFp32, .shape = {100000}, .normal = true}};
-  const Tensor input = SeededInputs(domains, 11)[0];
-  const auto* values = reinterpret_cast<const float*>(input.data);
-  double sum = 0, squares = 0;
-  for (int i = 0; i < 100000; ++i) {
-    sum += values[i];
-    squares += static_cast<double>(values[i]) * values[i];
-  }
-  EXPECT_NEAR(sum / 100000, 0, 0.02);
-  EXPECT_NEAR(squares / 100000, 1, 0.02);
+TEST(CompareOutputsTest, NamesWhatIsCompared) {
+  const Tensor one[] = {Floats({1})};
+  const Tensor two[] = {Floats({2})};
+  EXPECT_EQ(CompareOutputs(one, two, {}, {"as it is", "padded"}).difference,
+            "output 0[0]: as it is 1, padded 2 (1 of 1 elements differ)");
 }
 
-TEST(SeededInputsTest, ScalarsAndEmptyShapes) {
-  const InputDomain domains[] = {
-      {.dtype = DataType::kFp16, .shape = {}, .low = 2, .high = 2},
-      {.dtype = DataType::kBf16, .shape = {3, 0}}};
-  const std::vector<Tensor> inputs = SeededInputs(domains, 5);
-  ASSERT_EQ(inputs[0].byte_size, 2u);
-  uint16_t half = 0;
-  std::memcpy(&half, inputs[0].data, 2);
-  EXPECT_EQ(HalfToFloat(half), 2.0f);
-  EXPECT_EQ(inputs[1].byte_size, 0u);
+TEST(CompareWithReferenceTest, TakesTheOutputThatIsWorstInProportion) {
+  const Tensor reference[] = {Doubles({0, 0}), Doubles({1, 1})};
+  const Tensor eager[] = {Floats({0.3f, 0.4f}), Floats({1.5f, 0.5f})};
+  const Tensor compiled[] = {Floats({0.3f, 0.4f}), Floats({2, 2})};
+  const auto errors = CompareWithReference(reference, eager, compiled);
+  ASSERT_TRUE(errors.ok()) << errors.status();
+  EXPECT_NEAR(errors->eager, 0.5, 1e-6);
+  EXPECT_NEAR(errors->compiled, 1, 1e-6);
+  EXPECT_TRUE(errors->acceptable());
+  const Tensor worse[] = {Floats({0.3f, 0.4f}), Floats({2, 2.1f})};
+  EXPECT_FALSE(CompareWithReference(reference, eager, worse)->acceptable());
 }
 
-class CheckParityTest : public ::testing::Test {
+TEST(CompareWithReferenceTest, WhereEagerIsExactNothingElseWillDo) {
+  const Tensor reference[] = {Doubles({1})};
+  const Tensor exact[] = {Floats({1})};
+  const Tensor off[] = {Floats({1.01f})};
+  EXPECT_FALSE(CompareWithReference(reference, exact, off)->acceptable());
+  EXPECT_TRUE(CompareWithReference(reference, exact, exact)->acceptable());
+}
+
+TEST(CompareWithReferenceTest, RefusesAnotherProgramsOutputs) {
+  const Tensor one[] = {Floats({1, 2})};
+  const Tensor shorter[] = {Doubles({1})};
+  EXPECT_EQ(CompareWithReference({}, one, one).status().message(),
+            "the float64 run has 0 outputs, expected 1");
+  EXPECT_EQ(CompareWithReference(shorter, one, one).status().message(),
+            "output 0 of the float64 run is FP64 [1], expected FP64 [2]");
+  EXPECT_FALSE(CompareWithReference(one, one, one).ok());
+}
+
+class RunParityCaseTest : public ::testing::Test {
  protected:
-  static FakeExecutable::Script Scaled(float factor) {
+  using Script =
+      std::function<absl::StatusOr<RunResult>(absl::Span<const Tensor>)>;
+
+  static Script Scaled(float factor) {
     return [factor](absl::Span<const Tensor> inputs) {
       const auto* values = reinterpret_cast<const float*>(inputs[0].data);
       std::vector<float> scaled(values, values + 4);
@@ -254,57 +247,63 @@ class CheckParityTest : public ::testing::Test {
     };
   }
 
-  const std::vector<InputDomain> domains_ = {
-      {.dtype = DataType::kFp32, .shape = {4}, .low = 1, .high = 2}};
-  FakeExecutionContext context_;
+  absl::StatusOr<ParityRun> Run(const Script& eager, const Script& compiled) {
+    return RunParityCase(inputs_, eager, compiled, {});
+  }
+
+  const std::vector<Tensor> inputs_ = {Floats({1, 2, 3, 4})};
 };
 
-TEST_F(CheckParityTest, EqualOverAllCases) {
-  FakeExecutable eager("eager", Scaled(1));
-  FakeExecutable compiled("aot", Scaled(1 + 1e-5f));
-  const auto result = CheckParity(eager, compiled, context_, domains_, 3, {});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_TRUE(result->equal) << result->difference;
-  EXPECT_GT(result->max_abs_error, 0);
-  EXPECT_LT(result->max_abs_error, 1e-4);
-  EXPECT_EQ(eager.runs(), 3);
-  EXPECT_EQ(compiled.runs(), 3);
+TEST_F(RunParityCaseTest, KeepsBothAnswers) {
+  const auto run = Run(Scaled(1), Scaled(2));
+  ASSERT_TRUE(run.ok()) << run.status();
+  EXPECT_FALSE(run->comparison.equal);
+  EXPECT_EQ(reinterpret_cast<const float*>(run->eager[0].data)[1], 2);
+  EXPECT_EQ(reinterpret_cast<const float*>(run->compiled[0].data)[1], 4);
 }
 
-TEST_F(CheckParityTest, StopsAtTheFirstDifference) {
-  FakeExecutable eager("eager", Scaled(1));
-  FakeExecutable compiled("aot", Scaled(2));
-  const auto result = CheckParity(eager, compiled, context_, domains_, 3, {});
-  ASSERT_TRUE(result.ok());
-  EXPECT_FALSE(result->equal);
-  EXPECT_THAT(result->difference, HasSubstr("seed 0, output 0["));
-  EXPECT_EQ(compiled.runs(), 1);
+TEST_F(RunParityCaseTest, EqualAnswers) {
+  const auto run = Run(Scaled(1), Scaled(1 + 1e-5f));
+  ASSERT_TRUE(run.ok());
+  EXPECT_TRUE(run->comparison.equal) << run->comparison.difference;
+  EXPECT_GT(run->comparison.max_abs_error, 0);
 }
 
-TEST_F(CheckParityTest, ARowThatOnlyTheCandidateRefusesIsADifference) {
-  FakeExecutable eager("eager", Scaled(1));
-  FakeExecutable compiled("aot", [](absl::Span<const Tensor> inputs) {
+TEST_F(RunParityCaseTest, ARowThatOnlyTheCandidateRefusesIsADifference) {
+  const auto run = Run(Scaled(1), [](absl::Span<const Tensor> inputs) {
     RunResult result = *Scaled(1)(inputs);
     result.faults.push_back({2, "ids: index out of range"});
     return result;
   });
-  const auto result = CheckParity(eager, compiled, context_, domains_, 3, {});
-  ASSERT_TRUE(result.ok());
-  EXPECT_FALSE(result->equal);
-  EXPECT_EQ(result->difference,
-            "seed 0, compiled refused row 2, which eager answered: ids: index "
-            "out of range");
+  ASSERT_TRUE(run.ok());
+  EXPECT_FALSE(run->comparison.equal);
+  EXPECT_FALSE(run->comparison.arguable);
+  EXPECT_EQ(run->comparison.difference,
+            "compiled refused row 2, which eager answered: ids: index out of "
+            "range");
 }
 
-TEST_F(CheckParityTest, AFailingRunIsAnErrorOfTheCheck) {
-  FakeExecutable eager("eager", Scaled(1));
-  FakeExecutable compiled("aot", Scaled(1));
-  compiled.FailNext(1, absl::InternalError("no kernel"));
-  EXPECT_EQ(CheckParity(eager, compiled, context_, domains_, 1, {}).status(),
+TEST_F(RunParityCaseTest, ACandidateThatWritesIntoItsInputsIsRefused) {
+  const auto run = Run(Scaled(1), [](absl::Span<const Tensor> inputs) {
+    RunResult result = *Scaled(1)(inputs);
+    const_cast<std::byte*>(inputs[0].data)[0] ^= std::byte{1};
+    return result;
+  });
+  ASSERT_TRUE(run.ok());
+  EXPECT_EQ(run->comparison.difference, "compiled wrote into its inputs");
+}
+
+TEST_F(RunParityCaseTest, AFailingRunIsAnErrorOfTheCheck) {
+  const auto failing = [](absl::Status status) {
+    return [status](absl::Span<const Tensor>) -> absl::StatusOr<RunResult> {
+      return status;
+    };
+  };
+  EXPECT_EQ(Run(Scaled(1), failing(absl::InternalError("no kernel"))).status(),
             absl::InternalError("no kernel"));
-  eager.FailNext(1, absl::InvalidArgumentError("bad value"));
-  EXPECT_EQ(CheckParity(eager, compiled, context_, domains_, 1, {}).status(),
-            absl::InvalidArgumentError("bad value"));
+  EXPECT_EQ(
+      Run(failing(absl::InvalidArgumentError("bad value")), Scaled(1)).status(),
+      absl::InvalidArgumentError("bad value"));
 }
 
 }  // namespace

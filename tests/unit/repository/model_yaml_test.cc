@@ -230,10 +230,10 @@ TEST(ModelYamlTest, Mistakes) {
        "1: max_bach_size: expected one of ready_when, versions, "
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
-       "cpus, numa_node, weight, dynamic_batching, got an unknown field (did "
+       "cpus, numa_node, weight, dynamic_batching, parity, got an unknown field (did "
        "you mean "
        "max_batch_size?)"},
-      {"zzzzzzzzzzz: 8", "dynamic_batching, got an unknown field"},
+      {"zzzzzzzzzzz: 8", "dynamic_batching, parity, got an unknown field"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
        "1: max_batch_size: expected an integer from 1 to 64, got 65"},
@@ -299,6 +299,11 @@ TEST(ModelYamlTest, Mistakes) {
       {"inputs: {input_ids: {range: 5}}", "expected a list, got 5"},
       {"inputs: {input_ids: {range: [a, 1]}}",
        "inputs.input_ids.range[0]: expected a number, got a"},
+      {"parity: 1", "parity: expected a map"},
+      {"parity: {rtol: -1}", "parity.rtol: expected a number from 0 to 1"},
+      {"parity: {atol: nan}", "parity.atol: expected a number, got nan"},
+      {"parity: {cases: 0}", "parity.cases: expected an integer from 1 to 64"},
+      {"parity: {seeds: 4}", "parity.seeds: expected one of rtol, atol, cases"},
       {"buckets: 3", "expected a map of dimensions to sizes, or a list"},
       {"buckets: {tokens: [1]}", "expected one of batch, input_ids.1"},
       {"buckets: {batch: []}", "buckets.batch: expected at least one size"},

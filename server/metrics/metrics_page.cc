@@ -1,4 +1,4 @@
-#include "loadtest/metrics_page.h"
+#include "metrics/metrics_page.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -17,10 +17,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/absl_view.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
-#include "loadtest/recorder.h"
 
-namespace stoker::loadtest {
+namespace stoker {
 namespace {
 
 constexpr size_t kMaxPageBytes = 64 << 20;
@@ -86,10 +86,10 @@ class Socket {
   const int fd_;
 };
 
-// Whether the socket is ready before the steady clock's `limit_ns`.
-bool Await(int fd, short events, int64_t limit_ns) {
+// Whether the socket is ready before `limit`.
+bool Await(int fd, short events, absl::Time limit) {
   while (true) {
-    const int64_t left = (limit_ns - NowNs()) / 1'000'000;
+    const int64_t left = absl::ToInt64Milliseconds(limit - Clock::Real().Now());
     if (left <= 0) return false;
     pollfd entry{fd, events, 0};
     const int ready = poll(&entry, 1, static_cast<int>(left));
@@ -98,7 +98,7 @@ bool Await(int fd, short events, int64_t limit_ns) {
   }
 }
 
-std::unique_ptr<Socket> Connect(const Url& url, int64_t limit_ns) {
+std::unique_ptr<Socket> Connect(const Url& url, absl::Time limit) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -112,7 +112,7 @@ std::unique_ptr<Socket> Connect(const Url& url, int64_t limit_ns) {
     int error = 0;
     if (connect(socket->fd(), one->ai_addr, one->ai_addrlen) != 0) {
       socklen_t size = sizeof(error);
-      if (errno != EINPROGRESS || !Await(socket->fd(), POLLOUT, limit_ns) ||
+      if (errno != EINPROGRESS || !Await(socket->fd(), POLLOUT, limit) ||
           getsockopt(socket->fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
         continue;
       }
@@ -123,9 +123,9 @@ std::unique_ptr<Socket> Connect(const Url& url, int64_t limit_ns) {
   return connected;
 }
 
-bool SendAll(int fd, absl::string_view bytes, int64_t limit_ns) {
+bool SendAll(int fd, absl::string_view bytes, absl::Time limit) {
   while (!bytes.empty()) {
-    if (!Await(fd, POLLOUT, limit_ns)) return false;
+    if (!Await(fd, POLLOUT, limit)) return false;
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
     if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
@@ -134,10 +134,10 @@ bool SendAll(int fd, absl::string_view bytes, int64_t limit_ns) {
 }
 
 // Everything up to the end of the connection.
-bool ReceiveAll(int fd, std::string* bytes, int64_t limit_ns) {
+bool ReceiveAll(int fd, std::string* bytes, absl::Time limit) {
   char buffer[1 << 16];
   while (bytes->size() < kMaxPageBytes) {
-    if (!Await(fd, POLLIN, limit_ns)) return false;
+    if (!Await(fd, POLLIN, limit)) return false;
     const ssize_t got = recv(fd, buffer, sizeof(buffer), 0);
     if (got == 0) return true;
     if (got < 0 && errno != EAGAIN && errno != EINTR) return false;
@@ -183,6 +183,17 @@ double MetricsPage::Sum(
   return sum;
 }
 
+std::vector<MetricsPage::Sample> MetricsPage::Samples(
+    const std::string& name,
+    const std::map<std::string, std::string>& labels) const {
+  std::vector<Sample> samples;
+  const auto [begin, end] = samples_.equal_range(name);
+  for (auto it = begin; it != end; ++it) {
+    if (Carries(it->second.labels, labels)) samples.push_back(it->second);
+  }
+  return samples;
+}
+
 bool MetricsPage::Has(const std::string& name) const {
   return samples_.contains(name);
 }
@@ -207,19 +218,19 @@ std::map<double, double> MetricsPage::Buckets(
 absl::StatusOr<std::string> HttpGet(const std::string& url,
                                     absl::Duration timeout) {
   ASSIGN_OR_RETURN(const Url parts, ParseUrl(url));
-  const int64_t limit_ns = NowNs() + absl::ToInt64Nanoseconds(timeout);
+  const absl::Time limit = Clock::Real().Now() + timeout;
   const auto failed = [&](const char* got) {
     return absl::UnavailableError(
         absl::StrCat("expected a page at ", url, ", got ", got));
   };
-  const std::unique_ptr<Socket> socket = Connect(parts, limit_ns);
+  const std::unique_ptr<Socket> socket = Connect(parts, limit);
   if (socket == nullptr) return failed("no connection");
   const std::string request =
       absl::StrCat("GET ", parts.path, " HTTP/1.0\r\nHost: ", parts.host, ":",
                    parts.port, "\r\nConnection: close\r\n\r\n");
   std::string answer;
-  if (!SendAll(socket->fd(), request, limit_ns) ||
-      !ReceiveAll(socket->fd(), &answer, limit_ns)) {
+  if (!SendAll(socket->fd(), request, limit) ||
+      !ReceiveAll(socket->fd(), &answer, limit)) {
     return failed("no whole answer in time");
   }
   const size_t body = answer.find("\r\n\r\n");
@@ -234,4 +245,4 @@ absl::StatusOr<MetricsPage> FetchMetrics(const std::string& url) {
   return MetricsPage::Parse(text);
 }
 
-}  // namespace stoker::loadtest
+}  // namespace stoker

@@ -1,5 +1,7 @@
-// A server's Prometheus page, fetched over HTTP and read as far as counters and
-// sums need it.
+// A server's Prometheus page, fetched over HTTP and read: the client's side of
+// this room.
+//
+// A MetricsPage is an immutable value.
 #pragma once
 
 #include <map>
@@ -10,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 
-namespace stoker::loadtest {
+namespace stoker {
 
 class MetricsPage {
  public:
@@ -22,6 +24,14 @@ class MetricsPage {
   double Sum(const std::string& name,
              const std::map<std::string, std::string>& labels = {}) const;
   bool Has(const std::string& name) const;
+  struct Sample {
+    std::map<std::string, std::string> labels;
+    double value = 0;
+  };
+  // All samples of that name that carry all of `labels`, in the page's order.
+  std::vector<Sample> Samples(
+      const std::string& name,
+      const std::map<std::string, std::string>& labels = {}) const;
   // Cumulative counts of a histogram's buckets by upper bound ("+Inf" is an
   // infinity), summed over what carries `labels`.
   std::map<double, double> Buckets(
@@ -29,10 +39,6 @@ class MetricsPage {
       const std::map<std::string, std::string>& labels) const;
 
  private:
-  struct Sample {
-    std::map<std::string, std::string> labels;
-    double value = 0;
-  };
   std::multimap<std::string, Sample> samples_;
 };
 
@@ -43,4 +49,4 @@ absl::StatusOr<std::string> HttpGet(const std::string& url,
 
 absl::StatusOr<MetricsPage> FetchMetrics(const std::string& url);
 
-}  // namespace stoker::loadtest
+}  // namespace stoker

@@ -1,0 +1,73 @@
+"""Runs a program in float64: what a parity check asks when eager and compiled differ by rounding.
+
+    python -m compiler.reference PROGRAM <inputs 3>outputs
+
+PROGRAM is a .pt2 file; inputs and outputs are safetensors files whose tensors are named by their
+flat positions, "0", "1", .... Floating outputs are float64. The program is the one that was exported, with
+every floating tensor, and every floating dtype that its graph names, widened.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+from torch.utils import _pytree as pytree
+
+from compiler.archive import load_program
+
+REPLY = 3  # the descriptor that outputs are written to
+
+# They only check what widening changes.
+CHECKS = ("_assert_tensor_metadata",)
+
+
+def run(program_path: str | os.PathLike[str], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The flat outputs. Raises what torch raises when the program can't be run."""
+    program = load_program(program_path)
+    module = program.module(check_guards=False)
+    widen(module)
+    args, kwargs = program.call_spec.in_spec.unflatten([_widened(tensor) for tensor in inputs])
+    with torch.no_grad():
+        outputs = module(*args, **kwargs)
+    return [output for output in pytree.tree_leaves(outputs) if isinstance(output, torch.Tensor)]
+
+
+def widen(module: torch.fx.GraphModule) -> None:
+    """Makes the module, with its branches, compute in float64."""
+    module.double()
+    for part in module.modules():
+        if not isinstance(part, torch.fx.GraphModule):
+            continue
+        for name, value in list(vars(part).items()):
+            if isinstance(value, torch.Tensor):
+                setattr(part, name, _widened(value))
+        for node in list(part.graph.nodes):
+            if any(check in str(node.target) for check in CHECKS):
+                part.graph.erase_node(node)
+                continue
+            node.args = pytree.tree_map(_widened, node.args)
+            node.kwargs = pytree.tree_map(_widened, node.kwargs)
+        part.recompile()
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, torch.dtype) and value.is_floating_point:
+        return torch.float64
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return value
+
+
+def main(program: str) -> None:
+    tensors = load(sys.stdin.buffer.read())
+    outputs = run(program, [tensors[str(i)] for i in range(len(tensors))])
+    with os.fdopen(REPLY, "wb") as reply:
+        reply.write(save({str(i): output.contiguous().clone() for i, output in enumerate(outputs)}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

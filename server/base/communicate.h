@@ -1,0 +1,25 @@
+// Talks with a child process until its end: gives it its input, takes what it
+// replies and what it writes to stdout and stderr, all at once, so that no pipe
+// is ever full for good.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/time/time.h"
+#include "base/subprocess.h"
+
+namespace stoker {
+
+struct Conversation {
+  std::string reply;  // from the child's reply pipe, whole
+  std::string log;    // the last 64 KiB of its stdout and stderr
+  std::string end;    // Subprocess::Wait's, or "was silent for 2m"
+};
+
+// Writes `input` to the child's stdin and closes it. A child that neither reads
+// nor writes for `silence` is killed. The caller has SIGPIPE ignored.
+Conversation Communicate(Subprocess& child, std::string_view input,
+                         absl::Duration silence);
+
+}  // namespace stoker

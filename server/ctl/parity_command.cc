@@ -1,0 +1,125 @@
+#include "ctl/parity_command.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "base/text_table.h"
+#include "ctl/cache_commands.h"
+#include "ctl/output.h"
+#include "ctl/planned_buckets.h"
+#include "models/parity_cases.h"
+#include "nlohmann/json.hpp"
+#include "promotion/verdict.h"
+
+namespace stoker {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Outcome(const Verdict& verdict) {
+  return verdict.promote ? "promoted"
+                         : absl::StrCat("refused: ", verdict.refusal);
+}
+
+// The case that came closest to the limit, or passed it.
+const ParityCase* Worst(const Verdict& verdict) {
+  const auto worst = std::max_element(
+      verdict.cases.begin(), verdict.cases.end(),
+      [](const ParityCase& a, const ParityCase& b) {
+        return std::pair(a.compiled_rmse.has_value(), a.max_abs_error) <
+               std::pair(b.compiled_rmse.has_value(), b.max_abs_error);
+      });
+  return worst == verdict.cases.end() ? nullptr : &*worst;
+}
+
+std::string RmseText(const ParityCase* one) {
+  if (one == nullptr || !one->compiled_rmse.has_value()) return "";
+  return absl::StrFormat("%.1e / %.1e", *one->compiled_rmse,
+                         one->eager_rmse.value_or(0));
+}
+
+std::string ArgmaxText(const Verdict& verdict) {
+  std::optional<double> least;
+  for (const ParityCase& one : verdict.cases) {
+    if (!one.argmax_agreement.has_value()) continue;
+    least = std::min(least.value_or(1), *one.argmax_agreement);
+  }
+  return least.has_value() ? absl::StrFormat("%.4g %%", *least * 100) : "";
+}
+
+std::string SpeedupText(const Verdict& verdict) {
+  if (verdict.speedup == 0) return "";
+  if (verdict.speedup_low == 0) return absl::StrFormat("%.2f", verdict.speedup);
+  return absl::StrFormat("%.2f (%.2f to %.2f)", verdict.speedup,
+                         verdict.speedup_low, verdict.speedup_high);
+}
+
+}  // namespace
+
+absl::StatusOr<int> ShowParity(const PlanCommands& with,
+                               const std::string& model,
+                               const std::string& save_folder) {
+  ASSIGN_OR_RETURN(
+      const std::vector<PlannedBucket> buckets,
+      PlannedBuckets(with.repository, with.toolchain, with.cores, model));
+  if (!save_folder.empty()) {
+    RETURN_IF_ERROR(Files::Real().MakeFolders(save_folder));
+  }
+  TextTable table({"MODEL", "BUCKET", "VERDICT", "CASES", "MAX ERROR",
+                   "RMSE / EAGER'S", "SAME ARGMAX", "SPEEDUP", "WHY"});
+  Json list = Json::array();
+  bool notable = false;
+  for (const PlannedBucket& bucket : buckets) {
+    const ArtifactKey& key = bucket.step.request.key;
+    const std::string label = bucket.spec->Label();
+    const auto note = with.cache.ReadNote(key, VerdictNoteName(*bucket.spec));
+    Verdict verdict;
+    if (!note.has_value() || !ParseVerdict(*note, verdict)) {
+      notable = true;
+      table.Add({label, bucket.step.name, "none", "", "", "", "", "",
+                 "no daemon has checked it"});
+      list.push_back(
+          {{"model", label}, {"bucket", bucket.step.name}, {"key", key.hex()}});
+      continue;
+    }
+    notable |= verdict.refusal == "parity";
+    table.Add({label, bucket.step.name, Outcome(verdict),
+               absl::StrCat(verdict.cases.size()),
+               absl::StrFormat("%.1e", verdict.max_abs_error),
+               RmseText(Worst(verdict)), ArgmaxText(verdict),
+               SpeedupText(verdict), verdict.promote ? "" : verdict.reason});
+    list.push_back({{"model", label},
+                    {"bucket", bucket.step.name},
+                    {"key", key.hex()},
+                    {"verdict", Json::parse(*note, nullptr, false)}});
+    const auto reproducer =
+        with.cache.ReadNote(key, ReproducerNoteName(*bucket.spec));
+    if (save_folder.empty() || verdict.refusal != "parity" ||
+        !reproducer.has_value()) {
+      continue;
+    }
+    const std::string path = absl::StrCat(
+        save_folder, "/",
+        absl::StrReplaceAll(absl::StrCat(label, "-", bucket.step.name),
+                            {{":", "-"}, {",", "-"}, {"=", ""}, {"/", "-"}}),
+        ".safetensors");
+    RETURN_IF_ERROR(Files::Real().Write(path, *reproducer));
+    list.back()["reproducer"] = path;
+    if (!with.json) Print(absl::StrCat("saved ", path, "\n"));
+  }
+  if (with.json) {
+    PrintJson(list);
+  } else {
+    Print(table.empty() ? "nothing is compiled for it\n" : table.Text());
+  }
+  return notable ? kFound : 0;
+}
+
+}  // namespace stoker

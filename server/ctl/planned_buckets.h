@@ -1,0 +1,26 @@
+// The buckets that a start would warm up, with their artifacts' keys.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "models/warmup_plan.h"
+#include "repository/model_repository.h"
+#include "runner/toolchain.h"
+
+namespace stoker {
+
+struct PlannedBucket {
+  std::shared_ptr<const ModelSpec> spec;
+  WarmupStep step;
+};
+
+// Of the model, of all for an empty name. Versions that can't be served are an
+// error for whoever plans with them; NOT_FOUND for a name that nobody has.
+absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
+    ModelRepository& repository, const Toolchain& toolchain, int cores,
+    const std::string& model);
+
+}  // namespace stoker

@@ -1,0 +1,235 @@
+#include "models/candidate_check.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status_macros.h"
+#include "models/padded_run.h"
+#include "models/parity_cases.h"
+#include "promotion/parity_check.h"
+#include "promotion/tensor_file.h"
+
+namespace stoker {
+namespace {
+
+// How long timing holds the device thread at a stretch.
+constexpr absl::Duration kStretch = absl::Milliseconds(20);
+// A model that runs for minutes is compared on two cases instead of all.
+constexpr absl::Duration kParityPatience = absl::Minutes(1);
+constexpr size_t kFewestCases = 2;
+constexpr size_t kMaxReproducerBytes = size_t{64} << 20;
+
+ParityTolerance ToleranceOf(const ModelSpec& spec) {
+  return {.rtol = spec.parity.rtol, .atol = spec.parity.atol};
+}
+
+std::string Reproducer(const ModelSpec& spec, absl::Span<const Tensor> inputs,
+                       const ParityRun& run) {
+  NamedTensors tensors;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    tensors.emplace(absl::StrCat("input.", spec.inputs[i].name), inputs[i]);
+  }
+  const auto add = [&](const char* form, absl::Span<const Tensor> outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      tensors.emplace(absl::StrCat(form, ".", i), outputs[i]);
+    }
+  };
+  add("eager", run.eager);
+  add("compiled", run.compiled);
+  size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.byte_size;
+  if (bytes > kMaxReproducerBytes) return "";
+  return TensorFileBytes(tensors).value_or("");
+}
+
+absl::StatusOr<RmsErrors> ErrorsAgainstFloat64(const ReferenceRun& reference,
+                                               const ModelSpec& spec,
+                                               absl::Span<const Tensor> inputs,
+                                               const ParityRun& run) {
+  ASSIGN_OR_RETURN(const std::vector<Tensor> exact,
+                   reference.Run(spec.program_path, inputs));
+  return CompareWithReference(exact, run.eager, run.compiled);
+}
+
+}  // namespace
+
+absl::Status CandidateCheck::OnDevice(
+    std::function<absl::Status()> work) const {
+  if (deps_.stopping()) return absl::CancelledError("stopping");
+  absl::Status done = absl::OkStatus();
+  RETURN_IF_ERROR(deps_.batcher->RunOnDeviceThread(0, [&] { done = work(); }));
+  return done;
+}
+
+absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
+    Executable& eager, const DimensionSizes& sizes) const {
+  const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
+  std::vector<Tensor> outputs[2];
+  for (std::vector<Tensor>& one : outputs) {
+    RETURN_IF_ERROR(OnDevice([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(RunResult result, eager.Run(*deps_.context, inputs));
+      one = std::move(result.outputs);
+      return absl::OkStatus();
+    }));
+  }
+  return CompareOutputs(outputs[0], outputs[1], ToleranceOf(*deps_.spec),
+                        {"one run", "the next"})
+      .difference;
+}
+
+absl::Status CandidateCheck::CheckParity(Executable& eager,
+                                         Executable& candidate,
+                                         const ShapeBucket& bucket,
+                                         Evidence& evidence) const {
+  const ModelSpec& spec = *deps_.spec;
+  Verdict& verdict = evidence.verdict;
+  const auto refuse = [&](std::string reason) {
+    verdict.refusal = "parity";
+    verdict.reason = std::move(reason);
+  };
+  ASSIGN_OR_RETURN(const std::string unsteady,
+                   Indeterminacy(eager, bucket.sizes));
+  if (!unsteady.empty()) {
+    refuse(absl::StrCat(
+        "eager answers the same inputs differently each time, so nothing can "
+        "be compared: ",
+        unsteady));
+    return absl::OkStatus();
+  }
+  PaddedRun padded(*deps_.layout);
+  const absl::Time start = deps_.clock->Now();
+  for (const CaseSizes& one : ParityCases(spec, bucket)) {
+    if (verdict.cases.size() >= kFewestCases &&
+        deps_.clock->Now() - start > kParityPatience) {
+      break;
+    }
+    const std::vector<Tensor> inputs = InputsOf(spec, one.sizes, one.seed);
+    ParityRun run;
+    RETURN_IF_ERROR(OnDevice([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(
+          run, RunParityCase(
+                   inputs,
+                   [&](absl::Span<const Tensor> given) {
+                     return eager.Run(*deps_.context, given);
+                   },
+                   [&](absl::Span<const Tensor> given) {
+                     return one.padded ? padded.Run(candidate, *deps_.context,
+                                                    given, one.sizes, bucket)
+                                       : candidate.Run(*deps_.context, given);
+                   },
+                   ToleranceOf(spec)));
+      return absl::OkStatus();
+    }));
+    ParityCase& found = verdict.cases.emplace_back();
+    found.seed = one.seed;
+    found.sizes = BucketName(ShapeBucket{one.sizes}, spec.DimensionNames());
+    found.max_abs_error = run.comparison.max_abs_error;
+    found.argmax_agreement = run.comparison.argmax_agreement;
+    found.difference = run.comparison.difference;
+    verdict.max_abs_error =
+        std::max(verdict.max_abs_error, found.max_abs_error);
+    if (run.comparison.equal) continue;
+    if (run.comparison.arguable && deps_.reference != nullptr) {
+      const absl::StatusOr<RmsErrors> errors =
+          ErrorsAgainstFloat64(*deps_.reference, spec, inputs, run);
+      if (errors.ok()) {
+        found.eager_rmse = errors->eager;
+        found.compiled_rmse = errors->compiled;
+        if (errors->acceptable()) {
+          found.difference.clear();
+          continue;
+        }
+        absl::StrAppendFormat(
+            &found.difference,
+            "; root mean square error against float64 %.3g, eager's is %.3g",
+            errors->compiled, errors->eager);
+      } else {
+        absl::StrAppend(&found.difference, "; no float64 run to judge by: ",
+                        errors.status().message());
+      }
+    }
+    evidence.reproducer = Reproducer(spec, inputs, run);
+    refuse(absl::StrCat("seed ", one.seed, ", ", found.sizes,
+                        one.padded ? " padded, " : ", ", found.difference));
+    return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
+                                     const ShapeBucket& bucket,
+                                     int64_t candidate_bytes,
+                                     Verdict& verdict) const {
+  const std::vector<Tensor> inputs = InputsOf(*deps_.spec, bucket.sizes, 0);
+  ProfitMeasurement measured;
+  const ProfitOptions options;
+  const absl::Time start = deps_.clock->Now();
+  while (!IsEnough(measured, deps_.clock->Now() - start, options)) {
+    RETURN_IF_ERROR(OnDevice([&] {
+      return MeasurePairs(eager, candidate, *deps_.context, inputs,
+                          *deps_.clock, kStretch, measured);
+    }));
+  }
+  JudgeProfit(measured,
+              {.incumbent_bytes = deps_.spec->weights_bytes,
+               .candidate_bytes = candidate_bytes},
+              options, verdict);
+  verdict.measured_on = deps_.machine;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::Check(
+    Executable& eager, Executable& candidate, const ShapeBucket& bucket,
+    int64_t candidate_bytes) const {
+  Evidence evidence;
+  evidence.verdict.rtol = deps_.spec->parity.rtol;
+  evidence.verdict.atol = deps_.spec->parity.atol;
+  RETURN_IF_ERROR(CheckParity(eager, candidate, bucket, evidence));
+  if (evidence.verdict.refusal.empty()) {
+    RETURN_IF_ERROR(
+        Measure(eager, candidate, bucket, candidate_bytes, evidence.verdict));
+  }
+  return evidence;
+}
+
+absl::Status CandidateCheck::ProvePadding(Executable& eager,
+                                          const ShapeBucket& bucket) const {
+  const ModelSpec& spec = *deps_.spec;
+  const std::vector<PaddedSizes> along = PaddedAlongEach(spec, bucket);
+  if (along.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string unsteady,
+                   Indeterminacy(eager, bucket.sizes));
+  if (!unsteady.empty()) return absl::OkStatus();
+  PaddedRun padded(*deps_.layout);
+  for (const PaddedSizes& one : along) {
+    const std::vector<Tensor> inputs = InputsOf(spec, one.sizes, 0);
+    Comparison found;
+    RETURN_IF_ERROR(OnDevice([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const RunResult exact,
+                       eager.Run(*deps_.context, inputs));
+      ASSIGN_OR_RETURN(
+          const RunResult filled,
+          padded.Run(eager, *deps_.context, inputs, one.sizes, bucket));
+      found = CompareOutputs(exact.outputs, filled.outputs, ToleranceOf(spec),
+                             {"as it is", "padded"});
+      return absl::OkStatus();
+    }));
+    if (found.equal) continue;
+    const bool batch = spec.batch_dimension == one.dimension;
+    const std::vector<std::string> names = spec.DimensionNames();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "padding along dimension '", names[static_cast<size_t>(one.dimension)],
+        "' from ", BucketName(ShapeBucket{one.sizes}, names), " to ",
+        BucketName(bucket, names), " changes the answer: ", found.difference,
+        batch ? "; rows of a batch are not independent: say 'max_batch_size: "
+                "1' in model.yaml"
+              : "; say 'padding: false' in model.yaml, or a pad_value that the "
+                "model ignores"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stoker

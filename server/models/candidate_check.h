@@ -1,0 +1,74 @@
+// The evidence on one compiled candidate: parity with eager on made-up inputs,
+// of the bucket's size and of sizes that are padded to it, then paired timing.
+//
+// Blocks; every run is one piece of work for the device thread, which serves
+// batches in between.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "batching/batcher.h"
+#include "models/reference_run.h"
+#include "promotion/profitability_check.h"
+#include "promotion/verdict.h"
+#include "repository/model_spec.h"
+#include "runner/executable.h"
+
+namespace stoker {
+
+class CandidateCheck {
+ public:
+  struct Deps {
+    const ModelSpec* spec = nullptr;
+    const BatchLayout* layout = nullptr;
+    Batcher* batcher = nullptr;
+    ExecutionContext* context = nullptr;  // of device thread 0
+    Clock* clock = nullptr;
+    const ReferenceRun* reference = nullptr;  // null: there is none
+    std::string machine;                      // for the verdict
+    std::function<bool()> stopping;
+  };
+  // What is behind `deps` outlives this object.
+  explicit CandidateCheck(Deps deps) : deps_(std::move(deps)) {}
+
+  struct Evidence {
+    Verdict verdict;
+    // Inputs and both answers, as a tensor file (promotion/tensor_file.h), when
+    // parity failed and they are not too large.
+    std::string reproducer;
+  };
+
+  // `candidate_bytes`: of its files. An error: the check could not be made, and
+  // nothing is known. CANCELLED when stopping.
+  absl::StatusOr<Evidence> Check(Executable& eager, Executable& candidate,
+                                 const ShapeBucket& bucket,
+                                 int64_t candidate_bytes) const;
+
+  // The timing alone, into a verdict whose parity is known.
+  absl::Status Measure(Executable& eager, Executable& candidate,
+                       const ShapeBucket& bucket, int64_t candidate_bytes,
+                       Verdict& verdict) const;
+
+  // Whether requests may be padded at all: the same answers of eager, padded
+  // and not, along each dimension. FAILED_PRECONDITION, with the dimension and
+  // the values, when they differ; INVALID_ARGUMENT when eager refuses the
+  // inputs. OK for a program that differs from itself.
+  absl::Status ProvePadding(Executable& eager, const ShapeBucket& bucket) const;
+
+ private:
+  absl::Status CheckParity(Executable& eager, Executable& candidate,
+                           const ShapeBucket& bucket, Evidence& evidence) const;
+  // Empty, or how two runs of eager on the same inputs differ.
+  absl::StatusOr<std::string> Indeterminacy(Executable& eager,
+                                            const DimensionSizes& sizes) const;
+  absl::Status OnDevice(std::function<absl::Status()> work) const;
+
+  const Deps deps_;
+};
+
+}  // namespace stoker

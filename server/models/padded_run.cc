@@ -1,0 +1,83 @@
+#include "models/padded_run.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "batching/batch.h"
+#include "batching/scatter.h"
+#include "models/parity_cases.h"
+#include "promotion/seeded_inputs.h"
+
+namespace stoker {
+namespace {
+
+// Of a dimension that the program leaves open.
+constexpr int64_t kUnboundedTestSize = 2;
+
+InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes) {
+  InputDomain domain;
+  domain.dtype = input.dtype;
+  for (const DimExpr& dim : input.dims) {
+    domain.shape.push_back(dim.Evaluate(sizes).value_or(kUnboundedTestSize));
+  }
+  domain.normal = IsFloating(input.dtype) && !input.range.has_value();
+  if (input.range.has_value()) {
+    domain.low = input.range->first;
+    domain.high = input.range->second;
+  }
+  return domain;
+}
+
+}  // namespace
+
+BatchLayout LayoutOf(const ModelSpec& spec) {
+  BatchLayout layout;
+  for (const InputSpec& input : spec.inputs) {
+    layout.inputs.push_back({input.dtype, input.dims, input.pad_value});
+  }
+  for (const OutputSpec& output : spec.outputs) {
+    layout.outputs.push_back({output.dtype, output.dims});
+  }
+  layout.batch_dimension = spec.batch_dimension;
+  layout.max_batch_rows = std::max<int64_t>(1, spec.max_batch_size);
+  layout.paddable = Paddable(spec);
+  return layout;
+}
+
+std::vector<Tensor> InputsOf(const ModelSpec& spec,
+                             absl::Span<const int64_t> sizes, uint64_t seed) {
+  std::vector<InputDomain> domains;
+  for (const InputSpec& input : spec.inputs) {
+    domains.push_back(Domain(input, sizes));
+  }
+  return SeededInputs(domains, seed);
+}
+
+absl::StatusOr<RunResult> PaddedRun::Run(Executable& executable,
+                                         ExecutionContext& context,
+                                         absl::Span<const Tensor> inputs,
+                                         const DimensionSizes& sizes,
+                                         const ShapeBucket& bucket) {
+  auto task = std::make_unique<InferTask>();
+  task->inputs.assign(inputs.begin(), inputs.end());
+  task->sizes = sizes;
+  if (layout_.batch_dimension.has_value()) {
+    task->rows = sizes[static_cast<size_t>(*layout_.batch_dimension)];
+  }
+  Batch batch;
+  batch.sizes = sizes;
+  batch.rows = task->rows;
+  batch.tasks.push_back(std::move(task));
+  absl::StatusOr<RunResult> result =
+      executable.Run(context, gatherer_.Gather(batch, bucket.sizes));
+  gatherer_.Release();
+  RETURN_IF_ERROR(result.status());
+  RETURN_IF_ERROR(CheckOutputs(layout_, bucket.sizes, result->outputs));
+  ASSIGN_OR_RETURN(result->outputs,
+                   CutOutputs(layout_, result->outputs, sizes, 0));
+  return result;
+}
+
+}  // namespace stoker

@@ -1,0 +1,45 @@
+// Runs a model on inputs of any sizes that a bucket holds, as the batcher
+// would: padded up to the bucket, and its outputs cut back. And the made-up
+// inputs to run it on.
+//
+// Not thread-safe; runs on the thread that owns the ExecutionContext.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "batching/gather.h"
+#include "repository/model_spec.h"
+#include "runner/executable.h"
+#include "tensor/shape_bucket.h"
+
+namespace stoker {
+
+BatchLayout LayoutOf(const ModelSpec& spec);
+
+// Inputs of these sizes, from the ranges that the spec declares.
+std::vector<Tensor> InputsOf(const ModelSpec& spec,
+                             absl::Span<const int64_t> sizes, uint64_t seed);
+
+class PaddedRun {
+ public:
+  // The layout outlives this object.
+  explicit PaddedRun(const BatchLayout& layout)
+      : layout_(layout), gatherer_(layout) {}
+
+  // `inputs` have `sizes`; the run has the bucket's, and the outputs `sizes`
+  // again. A fault of a row that padding added counts.
+  absl::StatusOr<RunResult> Run(Executable& executable,
+                                ExecutionContext& context,
+                                absl::Span<const Tensor> inputs,
+                                const DimensionSizes& sizes,
+                                const ShapeBucket& bucket);
+
+ private:
+  const BatchLayout& layout_;
+  Gatherer gatherer_;
+};
+
+}  // namespace stoker

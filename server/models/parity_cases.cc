@@ -1,0 +1,125 @@
+#include "models/parity_cases.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/sha256.h"
+#include "kernel_cache/kernel_cache.h"
+
+namespace stoker {
+namespace {
+
+// What padding did to an output of unknown size can't be undone: such programs
+// run in exact sizes.
+bool CanBePadded(const ModelSpec& spec) {
+  const DimensionSizes ones(spec.dimensions.size(), 1);
+  for (const OutputSpec& output : spec.outputs) {
+    for (const DimExpr& dim : output.dims) {
+      if (!dim.Evaluate(ones).has_value()) return false;
+    }
+  }
+  return true;
+}
+
+int64_t ThreeFifths(int64_t size) { return size * 3 / 5; }
+int64_t OneShort(int64_t size) { return size - 1; }
+
+int64_t Shrunk(const DimensionSpec& dimension, int64_t size,
+               int64_t (*shrink)(int64_t)) {
+  return std::clamp(shrink(size), std::min(dimension.min, size), size);
+}
+
+// The bucket's sizes, shrunk along every dimension that may be padded; nullopt
+// when that changes nothing.
+std::optional<DimensionSizes> ShrunkSizes(const ModelSpec& spec,
+                                          const ShapeBucket& bucket,
+                                          int64_t (*shrink)(int64_t)) {
+  const std::vector<bool> paddable = Paddable(spec);
+  DimensionSizes sizes = bucket.sizes;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (paddable[i]) sizes[i] = Shrunk(spec.dimensions[i], sizes[i], shrink);
+  }
+  if (sizes == bucket.sizes) return std::nullopt;
+  return sizes;
+}
+
+std::string Circumstances(const ModelSpec& spec) {
+  std::string text =
+      absl::StrCat("3 ", spec.weights_digest, " ", spec.parity.rtol, " ",
+                   spec.parity.atol, " ", spec.parity.cases);
+  for (const InputSpec& input : spec.inputs) {
+    absl::StrAppend(&text, " ", input.pad_value);
+    if (input.range.has_value()) {
+      absl::StrAppend(&text, ":", input.range->first, ":", input.range->second);
+    }
+  }
+  for (const bool paddable : Paddable(spec)) {
+    absl::StrAppend(&text, paddable ? " padded" : " exact");
+  }
+  return Sha256Hex(text).substr(0, 16);
+}
+
+}  // namespace
+
+std::vector<bool> Paddable(const ModelSpec& spec) {
+  std::vector<bool> paddable;
+  for (const DimensionSpec& dimension : spec.dimensions) {
+    paddable.push_back(dimension.padding);
+  }
+  if (spec.batch_dimension.has_value()) {
+    paddable[static_cast<size_t>(*spec.batch_dimension)] = true;
+  }
+  return paddable;
+}
+
+std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
+                                   const ShapeBucket& bucket) {
+  std::vector<CaseSizes> padded;
+  if (CanBePadded(spec)) {
+    for (const auto shrink : {OneShort, ThreeFifths}) {
+      auto sizes = ShrunkSizes(spec, bucket, shrink);
+      if (!sizes.has_value()) continue;
+      if (!padded.empty() && padded.front().sizes == *sizes) continue;
+      padded.push_back({0, *std::move(sizes), true});
+    }
+  }
+  std::vector<CaseSizes> cases;
+  for (size_t i = 0;
+       i < std::max(static_cast<size_t>(spec.parity.cases), padded.size());
+       ++i) {
+    if (i < static_cast<size_t>(spec.parity.cases)) {
+      cases.push_back({0, bucket.sizes, false});
+    }
+    if (i < padded.size()) cases.push_back(std::move(padded[i]));
+  }
+  for (size_t i = 0; i < cases.size(); ++i) cases[i].seed = i;
+  return cases;
+}
+
+std::vector<PaddedSizes> PaddedAlongEach(const ModelSpec& spec,
+                                         const ShapeBucket& bucket) {
+  std::vector<PaddedSizes> all;
+  if (!CanBePadded(spec)) return all;
+  const std::vector<bool> paddable = Paddable(spec);
+  for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+    if (!paddable[i]) continue;
+    PaddedSizes one{static_cast<int>(i), bucket.sizes};
+    one.sizes[i] = Shrunk(spec.dimensions[i], bucket.sizes[i], ThreeFifths);
+    if (one.sizes != bucket.sizes) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+std::string VerdictNoteName(const ModelSpec& spec) {
+  return absl::StrCat("verdict-", Circumstances(spec), ".json");
+}
+
+std::string ReproducerNoteName(const ModelSpec& spec) {
+  return absl::StrCat(Absl(KernelCache::kReproducerNotePrefix),
+                      Circumstances(spec), ".safetensors");
+}
+
+}  // namespace stoker

@@ -1,0 +1,43 @@
+// What a candidate is tried on: pure data, made from the spec.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "repository/model_spec.h"
+#include "tensor/shape_bucket.h"
+
+namespace stoker {
+
+struct CaseSizes {
+  uint64_t seed = 0;
+  DimensionSizes sizes;
+  bool padded = false;  // smaller than the bucket
+};
+
+// ParitySpec::cases sets of the bucket's own size and, between them, two that
+// are padded up to it where anything may be: one short of it in every such
+// dimension, and about three fifths of it.
+std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
+                                   const ShapeBucket& bucket);
+
+// For each dimension that requests may be padded along, sizes that fill the
+// bucket but for it; those that can't be smaller are left out.
+struct PaddedSizes {
+  int dimension = 0;
+  DimensionSizes sizes;
+};
+std::vector<PaddedSizes> PaddedAlongEach(const ModelSpec& spec,
+                                         const ShapeBucket& bucket);
+
+// Per dimension, whether requests may be padded along it.
+std::vector<bool> Paddable(const ModelSpec& spec);
+
+// Names of the notes beside an artifact that hold the verdict on it, and the
+// inputs and outputs that it was refused for. What a verdict depends on and the
+// artifact does not is in the name: weights, ranges, padding, tolerances.
+std::string VerdictNoteName(const ModelSpec& spec);
+std::string ReproducerNoteName(const ModelSpec& spec);
+
+}  // namespace stoker

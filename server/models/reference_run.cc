@@ -1,0 +1,66 @@
+#include "models/reference_run.h"
+
+#include <filesystem>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/communicate.h"
+#include "base/status_macros.h"
+#include "base/subprocess.h"
+#include "promotion/tensor_file.h"
+
+namespace stoker {
+namespace {
+
+// Tensors are named by their positions.
+NamedTensors Numbered(absl::Span<const Tensor> tensors) {
+  NamedTensors named;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    named.emplace(absl::StrCat(i), tensors[i]);
+  }
+  return named;
+}
+
+std::string LastLine(const std::string& log) {
+  std::string last;
+  for (const auto line : absl::StrSplit(log, '\n', absl::SkipWhitespace())) {
+    last = std::string(line);
+  }
+  return last;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
+    const std::string& program, absl::Span<const Tensor> inputs) const {
+  if (options_.argv.empty()) {
+    return absl::UnavailableError("there is no Python here");
+  }
+  ASSIGN_OR_RETURN(const std::string request,
+                   TensorFileBytes(Numbered(inputs)));
+  Subprocess::Options child_options;
+  child_options.argv = options_.argv;
+  child_options.argv.push_back(std::filesystem::absolute(program).string());
+  child_options.working_folder = options_.working_folder;
+  auto child = Subprocess::Start(child_options);
+  if (!child.ok()) return absl::UnavailableError(child.status().message());
+  const Conversation heard = Communicate(**child, request, options_.time_limit);
+  if (heard.reply.empty()) {
+    return absl::InternalError(
+        absl::StrCat(heard.end, ": ", LastLine(heard.log)));
+  }
+  ASSIGN_OR_RETURN(const NamedTensors named, ParseTensorFile(heard.reply));
+  std::vector<Tensor> outputs;
+  for (size_t i = 0; i < named.size(); ++i) {
+    const auto found = named.find(absl::StrCat(i));
+    if (found == named.end()) {
+      return absl::InternalError(absl::StrCat("output ", i, " is missing"));
+    }
+    outputs.push_back(found->second);
+  }
+  return outputs;
+}
+
+}  // namespace stoker

@@ -1,0 +1,83 @@
+"""The float64 run that a parity check asks for, as the daemon asks: in a process, over pipes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def ask(program: Path, inputs: list[Tensor]) -> list[Tensor]:
+    """The outputs of `python -m compiler.reference`, its reply pipe at descriptor 3."""
+    reply, end = os.pipe()
+    script = f'exec 3>&{end}; exec "$0" -m compiler.reference "$1"'
+    with subprocess.Popen(
+        ["/bin/bash", "-c", script, sys.executable, str(program)],
+        stdin=subprocess.PIPE, pass_fds=(end,), cwd=REPOSITORY,
+    ) as process:  # fmt: skip
+        os.close(end)
+        assert process.stdin is not None
+        process.stdin.write(save({str(i): tensor for i, tensor in enumerate(inputs)}))
+        process.stdin.close()
+        with os.fdopen(reply, "rb") as file:
+            answer = file.read()
+    assert process.returncode == 0
+    outputs = load(answer)
+    return [outputs[str(i)] for i in range(len(outputs))]
+
+
+class Mixed(nn.Module):
+    """Weights, a constant, dtypes named in the graph, an integer output, several inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 8)
+        self.register_buffer("scale", torch.rand(8))
+        self.bias = torch.rand(8)
+
+    def forward(self, x: Tensor, ids: Tensor, *, half: Tensor) -> dict[str, Tensor]:
+        y = self.linear(x) * self.scale + self.bias + torch.arange(8, dtype=torch.float32)
+        z = y.to(torch.float16).to(torch.float32) + half.float()[:, :8]
+        return {"y": y.softmax(-1), "z": z, "n": ids + z.argmax(-1)}
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Mixed, Path]:
+    torch.manual_seed(0)
+    model = Mixed().eval()
+    batch = torch.export.Dim("batch", min=1, max=64)
+    example = (torch.randn(2, 16), torch.arange(2))
+    program = torch.export.export(
+        model, example, {"half": torch.randn(2, 8).half()},
+        dynamic_shapes={"x": {0: batch}, "ids": {0: batch}, "half": {0: batch}},
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("reference") / "model.pt2"
+    torch.export.save(program, path)
+    return model, path
+
+
+def test_everything_that_floats_is_float64(mixed: tuple[Mixed, Path]) -> None:
+    model, path = mixed
+    x, ids, half = torch.randn(5, 16), torch.arange(5), torch.randn(5, 8).half()
+    y, z, n = ask(path, [x, ids, half])
+    assert (y.dtype, z.dtype, n.dtype) == (torch.float64, torch.float64, torch.int64)
+    exact = x.double() @ model.linear.weight.double().T + model.linear.bias.double()
+    exact = exact * model.scale.double() + model.bias.double() + torch.arange(8).double()
+    assert torch.allclose(y, exact.softmax(-1), rtol=1e-14, atol=1e-15)
+    # The detour through float16 is gone too: only its input keeps what it was rounded to.
+    assert torch.allclose(z, exact + half.double(), rtol=1e-13, atol=1e-13)
+    assert torch.equal(n, ids + z.argmax(-1))
+
+
+def test_a_program_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "model.pt2").write_bytes(b"nothing")
+    with pytest.raises(AssertionError):
+        ask(tmp_path / "model.pt2", [torch.zeros(1)])

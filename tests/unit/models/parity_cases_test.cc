@@ -1,0 +1,115 @@
+// What a candidate is tried on, and what its verdict is named after.
+#include "models/parity_cases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace stoker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+ModelSpec Encoder() {
+  ModelSpec spec;
+  spec.name = "encoder";
+  spec.weights_digest = "0123";
+  spec.dimensions = {{.name = "batch", .symbol = "s0", .min = 1, .max = 64},
+                     {.name = "tokens",
+                      .symbol = "s1",
+                      .min = 8,
+                      .max = 128,
+                      .padding = true}};
+  spec.batch_dimension = 0;
+  spec.inputs = {{.name = "ids",
+                  .dtype = DataType::kInt64,
+                  .dims = {DimExpr::Dimension(0), DimExpr::Dimension(1)}}};
+  spec.outputs = {{.name = "y", .dims = {DimExpr::Dimension(0)}}};
+  return spec;
+}
+
+std::vector<std::string> Texts(const std::vector<CaseSizes>& cases) {
+  std::vector<std::string> texts;
+  for (const CaseSizes& one : cases) {
+    texts.push_back(std::to_string(one.seed) + ShapeString(one.sizes) +
+                    (one.padded ? " padded" : ""));
+  }
+  return texts;
+}
+
+TEST(ParityCasesTest, TheBucketsSizeAndTwoThatArePaddedToIt) {
+  EXPECT_THAT(
+      Texts(ParityCases(Encoder(), {{8, 32}})),
+      ElementsAre("0[8,32]", "1[7,31] padded", "2[8,32]", "3[4,19] padded"));
+}
+
+TEST(ParityCasesTest, NoSizeIsBelowItsBound) {
+  EXPECT_THAT(Texts(ParityCases(Encoder(), {{1, 9}})),
+              ElementsAre("0[1,9]", "1[1,8] padded", "2[1,9]"));
+  EXPECT_THAT(Texts(ParityCases(Encoder(), {{1, 8}})),
+              ElementsAre("0[1,8]", "1[1,8]"));
+}
+
+TEST(ParityCasesTest, AsManyAsTheOperatorAsksFor) {
+  ModelSpec spec = Encoder();
+  spec.parity.cases = 4;
+  EXPECT_EQ(ParityCases(spec, {{8, 32}}).size(), 6u);
+  spec.parity.cases = 1;
+  EXPECT_EQ(ParityCases(spec, {{8, 32}}).size(), 3u);
+}
+
+TEST(ParityCasesTest, OnlyWhatRequestsMayBePaddedAlong) {
+  ModelSpec spec = Encoder();
+  spec.dimensions[1].padding = false;
+  EXPECT_THAT(
+      Texts(ParityCases(spec, {{8, 32}})),
+      ElementsAre("0[8,32]", "1[7,32] padded", "2[8,32]", "3[4,32] padded"));
+  EXPECT_THAT(PaddedAlongEach(spec, {{8, 32}}), ::testing::SizeIs(1));
+}
+
+TEST(ParityCasesTest, AnOutputOfUnknownSizeIsNeverPadded) {
+  ModelSpec spec = Encoder();
+  spec.outputs[0].dims.push_back(DimExpr::Unknown());
+  EXPECT_THAT(Texts(ParityCases(spec, {{8, 32}})),
+              ElementsAre("0[8,32]", "1[8,32]"));
+  EXPECT_THAT(PaddedAlongEach(spec, {{8, 32}}), IsEmpty());
+}
+
+TEST(PaddedAlongEachTest, OneDimensionAtATime) {
+  const std::vector<PaddedSizes> along = PaddedAlongEach(Encoder(), {{8, 32}});
+  ASSERT_EQ(along.size(), 2u);
+  EXPECT_EQ(along[0].dimension, 0);
+  EXPECT_EQ(along[0].sizes, DimensionSizes({4, 32}));
+  EXPECT_EQ(along[1].dimension, 1);
+  EXPECT_EQ(along[1].sizes, DimensionSizes({8, 19}));
+  EXPECT_EQ(PaddedAlongEach(Encoder(), {{1, 8}}).size(), 0u);
+}
+
+TEST(VerdictNoteNameTest, ChangesWithWhatAVerdictDependsOn) {
+  const ModelSpec spec = Encoder();
+  EXPECT_THAT(VerdictNoteName(spec), StartsWith("verdict-"));
+  EXPECT_THAT(ReproducerNoteName(spec), StartsWith("reproducer-"));
+  std::set<std::string> names = {VerdictNoteName(spec)};
+  const auto expect_another = [&](auto change) {
+    ModelSpec changed = Encoder();
+    change(changed);
+    EXPECT_TRUE(names.insert(VerdictNoteName(changed)).second);
+  };
+  expect_another([](ModelSpec& s) { s.weights_digest = "4567"; });
+  expect_another([](ModelSpec& s) { s.parity.rtol = 1e-3; });
+  expect_another([](ModelSpec& s) { s.parity.atol = 1e-3; });
+  expect_another([](ModelSpec& s) { s.parity.cases = 3; });
+  expect_another([](ModelSpec& s) { s.inputs[0].range.emplace(0, 9); });
+  expect_another([](ModelSpec& s) { s.inputs[0].pad_value = 1; });
+  expect_another([](ModelSpec& s) { s.dimensions[1].padding = false; });
+  ModelSpec renamed = spec;
+  renamed.name = "other";
+  renamed.instances = 4;
+  EXPECT_EQ(VerdictNoteName(renamed), VerdictNoteName(spec));
+}
+
+}  // namespace
+}  // namespace stoker
