@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,8 @@ class ModelHandle {
   absl::Status Submit(std::unique_ptr<InferTask>& task) const;
   // Ends cancelled tasks that are still queued.
   void SweepCancelled() const;
+  // Whether both are the same loaded version.
+  friend bool operator==(const ModelHandle&, const ModelHandle&) = default;
 
  private:
   std::shared_ptr<ModelVersion> version_;
@@ -92,6 +95,10 @@ class ModelManager {
   // texts.
   absl::StatusOr<ModelHandle> Acquire(std::string_view model,
                                       int64_t version) const;
+  // What took the place of a version that stops: the same program, loaded again
+  // with other settings; nullopt when nothing did. A request that was about to
+  // be queued there goes on here.
+  std::optional<ModelHandle> Successor(const ModelHandle& handle) const;
   // Whether Acquire would succeed; never an error.
   bool Ready(std::string_view model, int64_t version) const;
   std::vector<VersionStatus> Index() const;
