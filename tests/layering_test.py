@@ -58,7 +58,10 @@ REAL_TIME = re.compile(r"\babsl::(Now|GetCurrentTimeNanos|SleepFor)\s*\(")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 # Libraries of their own, for who needs that part of a room only.
-PARTS = {"metrics_page": "metrics", "toolchain": "runner", "verdict": "promotion", "warmup_plan": "models"}
+PARTS = {
+    "metrics_page": "metrics", "toolchain": "runner", "traffic": "models", "verdict": "promotion",
+    "warmup_plan": "models",
+}
 CMAKE_SECTIONS = {"NAME", "SRCS", "DEPS", "LIBS", "PRIVATE_LIBS"}
 
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/absl_view.h"
@@ -31,12 +32,22 @@ constexpr int kKeptInQuarantine = 3;
 // steps; more often than this in a row something else is wrong.
 constexpr int kMaxPublishAttempts = 4;
 
-constexpr const char* kFolders[] = {"entries", "staging", "quarantine",
-                                    "locks",   "notes",   "scratch"};
+constexpr const char* kFolders[] = {"entries", "staging", "quarantine", "locks",
+                                    "notes",   "traffic", "scratch"};
 
 absl::Status NoteNameError(std::string_view name) {
   return absl::InvalidArgumentError(absl::StrCat(
       "note name \"", Absl(name), "\", expected [a-z0-9_-][a-z0-9._-]*"));
+}
+
+absl::Status CheckTrafficName(std::string_view model) {
+  const bool valid =
+      !model.empty() && std::all_of(model.begin(), model.end(), [](char c) {
+        return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+      });
+  if (valid) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("traffic of a model named \"", Absl(model), "\""));
 }
 
 absl::Status EmptyKeyError() {
@@ -74,6 +85,9 @@ struct KernelCache::Impl {
                                      const std::string& staging_folder,
                                      EntryCheck staged);
   bool EvictOne(const Eviction& eviction);
+  // Of a small file below `home`. Its folder is made where it is missing.
+  absl::Status Replace(const std::string& folder, std::string_view name,
+                       std::string_view bytes);
 
   bool IsMasked(int layer, const ArtifactKey& key) {
     absl::MutexLock lock(&mu);
@@ -429,23 +443,27 @@ void KernelCache::Abandon(const std::string& staging_folder) {
   impl_->staging.Release(staging_folder);
 }
 
+absl::Status KernelCache::Impl::Replace(const std::string& folder,
+                                        std::string_view name,
+                                        std::string_view bytes) {
+  ASSIGN_OR_RETURN(const std::string staged, staging.NewFolder("note"));
+  const std::string draft = absl::StrCat(staged, "/draft");
+  absl::Status done = files.Write(draft, bytes);
+  if (done.ok()) done = files.MakeFolders(folder);
+  if (done.ok()) {
+    done = files.Rename(draft, absl::StrCat(folder, "/", Absl(name)));
+  }
+  staging.Release(staged);
+  return done;
+}
+
 absl::Status KernelCache::WriteNote(const ArtifactKey& key,
                                     std::string_view name,
                                     std::string_view bytes) {
   if (key.hex().empty()) return EmptyKeyError();
   if (!IsNoteName(name)) return NoteNameError(name);
   RETURN_IF_ERROR(impl_->writable);
-  ASSIGN_OR_RETURN(const std::string staged,
-                   impl_->staging.NewFolder(key.Short()));
-  const std::string draft = absl::StrCat(staged, "/note");
-  const std::string folder = impl_->top.NotesFolder(key);
-  absl::Status done = impl_->files.Write(draft, bytes);
-  if (done.ok()) done = impl_->files.MakeFolders(folder);
-  if (done.ok()) {
-    done = impl_->files.Rename(draft, absl::StrCat(folder, "/", Absl(name)));
-  }
-  impl_->staging.Release(staged);
-  return done;
+  return impl_->Replace(impl_->top.NotesFolder(key), name, bytes);
 }
 
 std::optional<std::string> KernelCache::ReadNote(const ArtifactKey& key,
@@ -521,6 +539,44 @@ bool KernelCache::Impl::EvictOne(const Eviction& eviction) {
       .Add();
   spdlog::info("cache entry {} evicted: {}", key.Short(), eviction.reason);
   return true;
+}
+
+absl::Status KernelCache::WriteTraffic(std::string_view model,
+                                       std::string_view bytes) {
+  RETURN_IF_ERROR(CheckTrafficName(model));
+  RETURN_IF_ERROR(impl_->writable);
+  return impl_->Replace(absl::StrCat(impl_->home, "/traffic"),
+                        std::string(model) + ".json", bytes);
+}
+
+absl::StatusOr<std::string> KernelCache::ReadTraffic(
+    std::string_view model) const {
+  RETURN_IF_ERROR(CheckTrafficName(model));
+  for (const CacheLayer& layer : impl_->layers) {
+    const std::string path =
+        absl::StrCat(layer.home(), "/traffic/", Absl(model), ".json");
+    const absl::StatusOr<int64_t> bytes = impl_->files.Size(path);
+    if (absl::IsNotFound(bytes.status())) continue;
+    RETURN_IF_ERROR(bytes.status());
+    if (*bytes > kMaxTrafficBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": expected at most ", kMaxTrafficBytes,
+                       " bytes, got ", *bytes));
+    }
+    return impl_->files.Read(path);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no traffic of model ", Absl(model), " was recorded"));
+}
+
+void KernelCache::SetTrafficAside(std::string_view model,
+                                  std::string_view reason) {
+  if (!CheckTrafficName(model).ok()) return;
+  const std::string path =
+      absl::StrCat(impl_->home, "/traffic/", Absl(model), ".json");
+  const absl::Status moved = impl_->files.Rename(path, path + ".damaged");
+  spdlog::warn("{} {}: {}", path, moved.ok() ? "is set aside" : "can't be used",
+               reason);
 }
 
 std::vector<EvictionCandidate> KernelCache::EvictionCandidates() const {

@@ -11,6 +11,7 @@
 //   <root>/v1/locks/<hex>                one compiler per key, over all daemons
 //   <root>/v1/locks/<hex>.use            shared by those who use the entry
 //   <root>/v1/locks/<hex>.move           held while it is set aside or evicted
+//   <root>/v1/traffic/<model>.json       what the model was asked for
 //   <root>/v1/scratch/                   the compiler's own caches
 //
 // Below this folder may lie layers that are only read: lookups fall through
@@ -135,6 +136,17 @@ class KernelCache {
   static constexpr std::string_view kRanNotePrefix = "ran-on-";
   // Notes that begin so are for people, and large.
   static constexpr std::string_view kReproducerNotePrefix = "reproducer-";
+
+  // What is known of a model's traffic, by the model's name (letters, digits,
+  // '_', '-' and '.'; others are INVALID_ARGUMENT). Replaced atomically; of
+  // several daemons on one root the last one's stays.
+  absl::Status WriteTraffic(std::string_view model, std::string_view bytes);
+  // Of the first layer that has it. NOT_FOUND without any, INVALID_ARGUMENT
+  // when it is larger than kMaxTrafficBytes.
+  absl::StatusOr<std::string> ReadTraffic(std::string_view model) const;
+  // Renames the root's to <model>.json.damaged, with a warning that says why.
+  void SetTrafficAside(std::string_view model, std::string_view reason);
+  static constexpr int64_t kMaxTrafficBytes = 1 << 20;
 
   // The root first. What is in them, without verifying it.
   const std::vector<CacheLayer>& layers() const;

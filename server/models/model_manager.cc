@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
+#include "models/traffic.h"
 #include "models/version_policy.h"
 #include "spdlog/spdlog.h"
 
@@ -21,6 +22,8 @@ namespace stoker {
 namespace {
 
 constexpr absl::Duration kReplacedVersionDrain = absl::Seconds(30);
+// How much of the record of a model's traffic a crash may cost.
+constexpr absl::Duration kTrafficInterval = absl::Seconds(30);
 
 // What requests see. Replaced as a whole, never changed.
 struct Published {
@@ -84,6 +87,7 @@ struct ModelManager::Impl {
       : options(opts),
         repository(repo),
         turns(opts.cores, *version_deps.clock),
+        traffic(version_deps.cache),
         deps(std::move(version_deps)) {
     deps.turns = &turns;
     deps.server_ready = [this] { return Ready(); };
@@ -115,7 +119,8 @@ struct ModelManager::Impl {
 
   const ModelManagerOptions options;
   ModelRepository& repository;
-  DeviceTurns turns;  // on this host's cores, for all versions
+  DeviceTurns turns;      // on this host's cores, for all versions
+  TrafficKeeper traffic;  // the lifecycle thread's own
   VersionDeps deps;
   std::function<void()> listener;  // set before Start
 
@@ -140,6 +145,7 @@ struct ModelManager::Impl {
 
 void ModelManager::Impl::Run() {
   absl::Time next_poll = deps.clock->Now();
+  absl::Time next_save = next_poll + kTrafficInterval;
   while (true) {
     std::deque<std::function<void()>> now;
     bool stop = false;
@@ -149,12 +155,17 @@ void ModelManager::Impl::Run() {
         mu.AssertReaderHeld();
         return !events.empty() || draining;
       };
-      deps.clock->AwaitWithDeadline(&mu, absl::Condition(&awake), next_poll);
+      deps.clock->AwaitWithDeadline(&mu, absl::Condition(&awake),
+                                    std::min(next_poll, next_save));
       now.swap(events);
       stop = draining;
     }
     for (const std::function<void()>& event : now) event();
     if (stop) break;
+    if (deps.clock->Now() >= next_save) {
+      traffic.Save();
+      next_save = deps.clock->Now() + kTrafficInterval;
+    }
     if (deps.clock->Now() >= next_poll) {
       Poll();
       next_poll = options.poll_interval > absl::ZeroDuration()
@@ -234,7 +245,10 @@ void ModelManager::Impl::Reconcile() {
 
 void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
   Transition(*managed, VersionState::kLoading);
-  managed->running = std::make_shared<ModelVersion>(managed->spec, deps);
+  VersionDeps with_traffic = deps;
+  with_traffic.traffic = traffic.Of(*managed->spec);
+  managed->running =
+      std::make_shared<ModelVersion>(managed->spec, with_traffic);
   // Events may come after the version was let go, hence the weak pointer.
   managed->loader = Thread(absl::StrCat("load-", managed->model),
                            [this, weak = std::weak_ptr<Managed>(managed),
@@ -391,6 +405,7 @@ void ModelManager::Impl::StopAll() {
       Unload(*managed, deadline);
     }
   }
+  traffic.Save();
   Publish();
 }
 

@@ -120,7 +120,10 @@ absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
         spec_->name,
         BucketName(ShapeBucket{task->sizes}, spec_->DimensionNames())));
   }
-  return batcher_.Enqueue(task);
+  const DimensionSizes sizes = task->sizes;
+  RETURN_IF_ERROR(batcher_.Enqueue(task));
+  if (deps_.traffic != nullptr) deps_.traffic->RecordRequest(sizes);
+  return absl::OkStatus();
 }
 
 int ModelVersion::Match(absl::Span<const int64_t> sizes) const {
@@ -175,6 +178,9 @@ BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
 
 void ModelVersion::OnBatch(const BatchReport& report) {
   stats_.RecordBatch(report.rows, report.assemble, report.run, report.split);
+  if (deps_.traffic != nullptr && spec_->batch_dimension.has_value()) {
+    deps_.traffic->RecordRun(report.rows, report.requests);
+  }
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> ModelVersion::Eager() {

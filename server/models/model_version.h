@@ -23,6 +23,7 @@
 #include "models/candidate_check.h"
 #include "models/first_run.h"
 #include "models/reference_run.h"
+#include "models/traffic.h"
 #include "models/version_stats.h"
 #include "models/warmup_plan.h"
 #include "repository/model_spec.h"
@@ -48,6 +49,7 @@ struct VersionDeps {
   FirstRun* first_run = nullptr;  // null: everything runs here at once
   const ReferenceRun* reference = nullptr;  // null: no float64 runs
   std::string machine;  // [a-z0-9]+: what timings are good for
+  std::shared_ptr<ModelTraffic> traffic;  // of this model; null: not recorded
   std::function<bool()> server_ready;
 };
 

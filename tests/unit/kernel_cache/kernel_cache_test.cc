@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -73,7 +74,7 @@ class KernelCacheTest : public testing::Test {
 
 TEST_F(KernelCacheTest, OpenMakesPrivateFolders) {
   const auto cache = Open();
-  EXPECT_EQ(Names("").size(), 6u);
+  EXPECT_EQ(Names("").size(), 7u);
   for (const std::string name : {"", "/v1", "/v1/entries", "/v1/scratch"}) {
     EXPECT_EQ(Files::Real().Stat(root_ + name)->permissions, 0700u) << name;
   }
@@ -410,6 +411,55 @@ TEST_F(KernelCacheTest, EveryFailingOperationOfACommitIsAStatus) {
     }
   }
   EXPECT_THAT(Names("quarantine"), IsEmpty());
+}
+
+TEST_F(KernelCacheTest, TrafficIsKeptByModelName) {
+  auto cache = Open();
+  EXPECT_TRUE(absl::IsNotFound(cache->ReadTraffic("minilm").status()));
+  ASSERT_TRUE(cache->WriteTraffic("minilm", "first").ok());
+  ASSERT_TRUE(cache->WriteTraffic("..", "of a model with an odd name").ok());
+  ASSERT_TRUE(Open()->WriteTraffic("minilm", "second").ok());
+  EXPECT_EQ(cache->ReadTraffic("minilm").value(), "second");
+  EXPECT_EQ(cache->ReadTraffic("..").value(), "of a model with an odd name");
+  EXPECT_THAT(Names("traffic"), testing::ElementsAre("...json", "minilm.json"));
+  EXPECT_THAT(Names("staging"), IsEmpty());
+  for (const char* name : {"", "a/b", "../a", "a\n"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(cache->WriteTraffic(name, "")));
+    EXPECT_TRUE(absl::IsInvalidArgument(cache->ReadTraffic(name).status()));
+  }
+}
+
+TEST_F(KernelCacheTest, DamagedTrafficIsSetAside) {
+  auto cache = Open();
+  ASSERT_TRUE(cache->WriteTraffic("minilm", "damaged").ok());
+  cache->SetTrafficAside("minilm", "it is no JSON");
+  EXPECT_TRUE(absl::IsNotFound(cache->ReadTraffic("minilm").status()));
+  EXPECT_THAT(Names("traffic"), testing::ElementsAre("minilm.json.damaged"));
+  cache->SetTrafficAside("minilm", "there is nothing");
+
+  const std::string large(KernelCache::kMaxTrafficBytes + 1, ' ');
+  ASSERT_TRUE(cache->WriteTraffic("minilm", large).ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(cache->ReadTraffic("minilm").status()));
+}
+
+TEST_F(KernelCacheTest, AFullDiskKeepsTheTrafficThatWasThere) {
+  FaultyFiles files(Files::Real());
+  auto cache = Open(files);
+  ASSERT_TRUE(cache->WriteTraffic("minilm", "before").ok());
+  for (int n = 0;; ++n) {
+    const int first = files.operations();
+    files.FailAt(first + n, absl::ResourceExhaustedError("disk full"));
+    const bool done = cache->WriteTraffic("minilm", "after").ok();
+    const bool was_reached = files.operations() > first + n;
+    files.FailAt(std::numeric_limits<int>::max(), absl::OkStatus());
+    const std::string now = cache->ReadTraffic("minilm").value();
+    if (!was_reached) {
+      EXPECT_EQ(now, "after");
+      return;
+    }
+    EXPECT_EQ(now, done ? "after" : "before");
+    ASSERT_TRUE(cache->WriteTraffic("minilm", "before").ok());
+  }
 }
 
 }  // namespace

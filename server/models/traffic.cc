@@ -1,0 +1,220 @@
+#include "models/traffic.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kSchema = 1;
+constexpr size_t kMaxDimensions = 64;
+constexpr size_t kMaxChosen = 256;
+// A file may be anybody's: sizes and counts beyond these would overflow sums.
+constexpr int64_t kMaxSize = int64_t{1} << 40;
+constexpr uint64_t kMaxCount = uint64_t{1} << 40;
+
+absl::Status Bad(const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("traffic: expected ", what, ", got something else"));
+}
+
+Json SizesJson(const DimensionSizes& sizes) {
+  return Json(std::vector<int64_t>(sizes.begin(), sizes.end()));
+}
+
+Json CountsJson(const std::vector<ShapeCount>& shapes) {
+  Json list = Json::array();
+  for (const ShapeCount& shape : shapes) {
+    list.push_back({{"sizes", SizesJson(shape.sizes)}, {"count", shape.count}});
+  }
+  return list;
+}
+
+absl::StatusOr<DimensionSizes> ReadSizes(const Json& list, size_t rank) {
+  if (!list.is_array() || list.size() != rank) {
+    return Bad(absl::StrCat("a list of ", rank, " sizes"));
+  }
+  DimensionSizes sizes;
+  for (const Json& size : list) {
+    if (!size.is_number_unsigned() || size.get<uint64_t>() > kMaxSize) {
+      return Bad(absl::StrCat("a size from 0 to ", kMaxSize));
+    }
+    sizes.push_back(size.get<int64_t>());
+  }
+  return sizes;
+}
+
+absl::StatusOr<std::vector<ShapeCount>> ReadCounts(const Json& list,
+                                                   size_t rank, size_t most) {
+  if (!list.is_array() || list.size() > most) {
+    return Bad(absl::StrCat("a list of at most ", most, " shapes"));
+  }
+  std::vector<ShapeCount> shapes;
+  for (const Json& one : list) {
+    if (!one.is_object() || !one.contains("sizes") || !one.contains("count")) {
+      return Bad("sizes and count of a shape");
+    }
+    ShapeCount shape;
+    ASSIGN_OR_RETURN(shape.sizes, ReadSizes(one["sizes"], rank));
+    const Json& count = one["count"];
+    if (!count.is_number_unsigned() || count.get<uint64_t>() == 0 ||
+        count.get<uint64_t>() > kMaxCount) {
+      return Bad(absl::StrCat("a count from 1 to ", kMaxCount));
+    }
+    shape.count = count.get<uint64_t>();
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+void Restore(const std::vector<ShapeCount>& shapes, ShapeSketch& sketch) {
+  for (const ShapeCount& shape : shapes) {
+    sketch.Record(shape.sizes, shape.count);
+  }
+}
+
+}  // namespace
+
+std::string TrafficToJson(const TrafficRecord& record) {
+  Json document = {{"schema", kSchema},
+                   {"dimensions", record.dimensions},
+                   {"requests", CountsJson(record.requests)},
+                   {"runs", CountsJson(record.runs)}};
+  if (record.chosen.has_value()) {
+    document["chosen"] = Json::array();
+    for (const ShapeBucket& bucket : *record.chosen) {
+      document["chosen"].push_back(SizesJson(bucket.sizes));
+    }
+  }
+  return document.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+absl::StatusOr<TrafficRecord> ParseTraffic(const std::string& json) {
+  const Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!document.is_object()) return Bad("a JSON object");
+  for (const char* field : {"schema", "dimensions", "requests", "runs"}) {
+    if (!document.contains(field)) return Bad(absl::StrCat("a field ", field));
+  }
+  if (document["schema"] != kSchema) {
+    return Bad(absl::StrCat("schema ", kSchema));
+  }
+  TrafficRecord record;
+  const Json& dimensions = document["dimensions"];
+  if (!dimensions.is_array() || dimensions.size() > kMaxDimensions) {
+    return Bad("a list of dimensions");
+  }
+  for (const Json& name : dimensions) {
+    if (!name.is_string()) return Bad("a dimension's name");
+    record.dimensions.push_back(name.get<std::string>());
+  }
+  const size_t rank = record.dimensions.size();
+  ASSIGN_OR_RETURN(record.requests, ReadCounts(document["requests"], rank,
+                                               ModelTraffic::kMaxShapes));
+  ASSIGN_OR_RETURN(record.runs,
+                   ReadCounts(document["runs"], 2, ModelTraffic::kMaxRunKinds));
+  if (!document.contains("chosen")) return record;
+  const Json& chosen = document["chosen"];
+  if (!chosen.is_array() || chosen.size() > kMaxChosen) {
+    return Bad("a list of chosen buckets");
+  }
+  record.chosen.emplace();
+  for (const Json& sizes : chosen) {
+    ShapeBucket bucket;
+    ASSIGN_OR_RETURN(bucket.sizes, ReadSizes(sizes, rank));
+    record.chosen->push_back(std::move(bucket));
+  }
+  return record;
+}
+
+ModelTraffic::ModelTraffic(const TrafficRecord& start)
+    : dimensions_(start.dimensions),
+      requests_(kMaxShapes),
+      runs_(kMaxRunKinds),
+      chosen_(start.chosen) {
+  Restore(start.requests, requests_);
+  Restore(start.runs, runs_);
+}
+
+void ModelTraffic::SetChosen(std::vector<ShapeBucket> buckets) {
+  absl::MutexLock lock(&mu_);
+  chosen_ = std::move(buckets);
+}
+
+TrafficRecord ModelTraffic::Read() const {
+  TrafficRecord record{.dimensions = dimensions_,
+                       .requests = requests_.Counts(),
+                       .runs = runs_.Counts(),
+                       .chosen = std::nullopt};
+  absl::MutexLock lock(&mu_);
+  record.chosen = chosen_;
+  return record;
+}
+
+TrafficRecord LoadTraffic(KernelCache& cache, const ModelSpec& spec) {
+  const TrafficRecord nothing{.dimensions = spec.DimensionNames(),
+                              .requests = {},
+                              .runs = {},
+                              .chosen = std::nullopt};
+  const absl::StatusOr<std::string> text = cache.ReadTraffic(spec.name);
+  if (absl::IsNotFound(text.status())) return nothing;
+  absl::StatusOr<TrafficRecord> record =
+      text.ok() ? ParseTraffic(*text)
+                : absl::StatusOr<TrafficRecord>(text.status());
+  if (absl::IsInvalidArgument(record.status())) {
+    cache.SetTrafficAside(spec.name, Std(record.status().message()));
+    return nothing;
+  }
+  if (!record.ok()) {
+    spdlog::warn("{}: recorded traffic can't be read: {}", spec.name,
+                 Std(record.status().message()));
+    return nothing;
+  }
+  if (record->dimensions != nothing.dimensions) {
+    spdlog::info(
+        "{}: its dimensions have other names than before, recorded "
+        "traffic begins anew",
+        spec.name);
+    return nothing;
+  }
+  return *std::move(record);
+}
+
+std::shared_ptr<ModelTraffic> TrafficKeeper::Of(const ModelSpec& spec) {
+  Kept& kept = kept_[spec.name];
+  if (kept.traffic == nullptr ||
+      kept.saved.dimensions != spec.DimensionNames()) {
+    kept.saved = {.dimensions = spec.DimensionNames(),
+                  .requests = {},
+                  .runs = {},
+                  .chosen = std::nullopt};
+    if (cache_ != nullptr) kept.saved = LoadTraffic(*cache_, spec);
+    kept.traffic = std::make_shared<ModelTraffic>(kept.saved);
+  }
+  return kept.traffic;
+}
+
+void TrafficKeeper::Save() {
+  if (cache_ == nullptr) return;
+  for (auto& [model, kept] : kept_) {
+    TrafficRecord now = kept.traffic->Read();
+    if (now == kept.saved) continue;
+    const absl::Status written =
+        cache_->WriteTraffic(model, TrafficToJson(now));
+    if (written.ok()) {
+      kept.saved = std::move(now);
+    } else if (!kept.warned) {
+      spdlog::warn("{}: traffic is not kept: {}", model,
+                   Std(written.message()));
+      kept.warned = true;
+    }
+  }
+}
+
+}  // namespace stoker
