@@ -34,9 +34,12 @@ struct Point {
 // The loads that differ in paddable dimensions only.
 using Part = std::vector<Point>;
 
-double OutsideCost(const BucketProblem& problem, const DimensionSizes& sizes) {
-  return problem.eager.has_value() ? (*problem.eager)(sizes)
-                                   : kRefusalCost * problem.compiled(sizes);
+// Of one run.
+double OutsideCost(const BucketProblem& problem, const ShapeLoad& load) {
+  if (load.outside_cost > 0) return load.outside_cost;
+  return problem.eager.has_value()
+             ? (*problem.eager)(load.sizes)
+             : kRefusalCost * problem.compiled(load.sizes);
 }
 
 bool HoldsPoint(const DimensionSizes& bucket, const DimensionSizes& sizes) {
@@ -568,21 +571,22 @@ class PartSolver {
 
 // By the sizes of what can't be padded.
 std::vector<Part> SplitIntoParts(const BucketProblem& problem) {
-  std::map<DimensionSizes, std::map<DimensionSizes, double>> parts;
+  std::map<DimensionSizes, std::map<DimensionSizes, Point>> parts;
   for (const ShapeLoad& load : problem.loads) {
     if (load.runs <= 0 || !HoldsPoint(problem.largest, load.sizes)) continue;
     DimensionSizes fixed;
     for (size_t d = 0; d < load.sizes.size(); ++d) {
       if (!problem.paddable[d]) fixed.push_back(load.sizes[d]);
     }
-    parts[fixed][load.sizes] += load.runs;
+    Point& point = parts[fixed][load.sizes];
+    point.sizes = load.sizes;
+    point.runs += load.runs;
+    point.outside += load.runs * OutsideCost(problem, load);
   }
   std::vector<Part> split;
-  for (const auto& [fixed, loads] : parts) {
+  for (const auto& [fixed, points] : parts) {
     Part part;
-    for (const auto& [sizes, runs] : loads) {
-      part.push_back({sizes, runs, runs * OutsideCost(problem, sizes)});
-    }
+    for (const auto& [sizes, point] : points) part.push_back(point);
     split.push_back(std::move(part));
   }
   return split;
@@ -619,7 +623,8 @@ absl::Status CheckProblem(const BucketProblem& problem) {
       return absl::InvalidArgumentError(
           absl::StrCat("buckets: expected loads of ", rank, " sizes"));
     }
-    if (!std::isfinite(load.runs) || load.runs < 0) {
+    if (!std::isfinite(load.runs) || load.runs < 0 ||
+        !std::isfinite(load.outside_cost) || load.outside_cost < 0) {
       return absl::InvalidArgumentError(
           "buckets: expected a number of runs for each load");
     }
@@ -657,7 +662,7 @@ double ExpectedCost(const BucketProblem& problem,
     const ShapeLoad& load = problem.loads[i];
     total += load.runs *
              (assigned[i] < 0
-                  ? OutsideCost(problem, load.sizes)
+                  ? OutsideCost(problem, load)
                   : problem.compiled(
                         buckets[static_cast<size_t>(assigned[i])].sizes));
   }

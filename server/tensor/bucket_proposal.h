@@ -34,6 +34,9 @@ namespace stoker {
 struct ShapeLoad {
   DimensionSizes sizes;
   double runs = 0;  // any unit, at least 0
+  // Of a run that no bucket holds, where BucketProblem::eager is wrong for it;
+  // 0: it isn't.
+  double outside_cost = 0;
 };
 
 struct BucketProblem {

@@ -2,37 +2,58 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 namespace stoker {
 namespace {
+
+constexpr size_t kMostRuns = 200;
 
 struct Point {
   double volume;
   double seconds;
 };
 
-// Minimises the sum of ((fixed + per_element * volume) / seconds - 1)^2.
-RunCost LeastSquares(const std::vector<Point>& points) {
-  double ww = 0, wv = 0, vv = 0, w1 = 0, v1 = 0;
+// The lower one of two.
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + (values.size() - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double Deviation(const RunCost& cost, const std::vector<Point>& points) {
+  double sum = 0;
   for (const Point& point : points) {
-    const double w = 1 / point.seconds;
-    const double v = point.volume / point.seconds;
-    ww += w * w;
-    wv += w * v;
-    vv += v * v;
-    w1 += w;
-    v1 += v;
+    sum += std::abs(
+        (cost.fixed + cost.per_element * point.volume) / point.seconds - 1);
   }
-  RunCost cost;
-  const double determinant = ww * vv - wv * wv;
-  cost.per_element = (ww * v1 - wv * w1) / determinant;
-  cost.fixed = (vv * w1 - wv * v1) / determinant;
-  if (cost.fixed < 0) {
-    cost.fixed = 0;
-    cost.per_element = v1 / vv;
+  return sum;
+}
+
+// Per element more than 0; nullopt when there is no such line.
+std::optional<RunCost> LeastDeviation(const std::vector<Point>& points) {
+  std::optional<RunCost> best;
+  double least = 0;
+  const auto attempt = [&](double fixed, double per_element) {
+    if (!(fixed >= 0) || !(per_element > 0)) return;
+    const RunCost cost{.fixed = fixed, .per_element = per_element};
+    const double deviation = Deviation(cost, points);
+    if (best.has_value() && deviation >= least) return;
+    best = cost;
+    least = deviation;
+  };
+  for (size_t i = 0; i < points.size(); ++i) {
+    const Point& a = points[i];
+    attempt(0, a.seconds / a.volume);
+    for (size_t j = 0; j < i; ++j) {
+      const Point& b = points[j];
+      if (a.volume == b.volume) continue;
+      const double slope = (a.seconds - b.seconds) / (a.volume - b.volume);
+      attempt(a.seconds - slope * a.volume, slope);
+    }
   }
-  return cost;
+  return best;
 }
 
 }  // namespace
@@ -47,6 +68,7 @@ RunCost FitRunCost(absl::Span<const MeasuredRun> runs) {
   std::vector<Point> points;
   double least = 0, most = 0;
   for (const MeasuredRun& run : runs) {
+    if (points.size() == kMostRuns) break;
     const double volume = Volume(run.sizes);
     if (!(run.seconds > 0) || !std::isfinite(run.seconds) || volume < 1) {
       continue;
@@ -57,26 +79,19 @@ RunCost FitRunCost(absl::Span<const MeasuredRun> runs) {
   }
   RunCost cost{.fixed = kAssumedLaunchElements, .per_element = 1};
   if (points.empty()) return cost;
-  const bool tells_parts = most > least * 1.01;
-  if (tells_parts) cost = LeastSquares(points);
-  // Runs that take no longer with more elements would make every size equally
-  // good.
-  if (!tells_parts || !(cost.per_element > 0)) {
-    double sum = 0;
-    cost = {.fixed = kAssumedLaunchElements, .per_element = 1};
+  if (most > least * 1.01) {
+    cost = LeastDeviation(points).value_or(cost);
+  } else {
+    std::vector<double> scales;
     for (const Point& point : points) {
-      sum += point.seconds / (cost.fixed + point.volume);
+      scales.push_back(point.seconds / (cost.fixed + point.volume));
     }
-    const double scale = sum / static_cast<double>(points.size());
+    const double scale = Median(scales);
     cost.fixed *= scale;
     cost.per_element = scale;
   }
-  cost.worst_error = 0;
-  for (const Point& point : points) {
-    const double estimate = cost.fixed + cost.per_element * point.volume;
-    cost.worst_error =
-        std::max(*cost.worst_error, std::abs(estimate / point.seconds - 1));
-  }
+  cost.mean_error =
+      Deviation(cost, points) / static_cast<double>(points.size());
   return cost;
 }
 

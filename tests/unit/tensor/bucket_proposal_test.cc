@@ -17,7 +17,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 RunCost Cost(double fixed, double per_element) {
-  return {.fixed = fixed, .per_element = per_element, .worst_error = 0};
+  return {.fixed = fixed, .per_element = per_element, .mean_error = 0};
 }
 
 BucketProblem Problem(std::vector<ShapeLoad> loads, std::vector<bool> paddable,
@@ -97,6 +97,17 @@ TEST(ProposeBucketsTest, OneBucketHoldsAllThatIsWorthIt) {
   EXPECT_THAT(Propose(problem), ElementsAre(ShapeBucket{{20}}));
   problem.eager.reset();
   EXPECT_THAT(Propose(problem), ElementsAre(ShapeBucket{{1000}}));
+}
+
+TEST(ProposeBucketsTest, ALoadMaySayWhatItCostsOutside) {
+  BucketProblem problem =
+      Problem({{{10}, 50}, {{20}, 50}, {{300}, 1}}, {true}, 2);
+  EXPECT_THAT(Propose(problem),
+              ElementsAre(ShapeBucket{{10}}, ShapeBucket{{20}}));
+  problem.loads[2].outside_cost = 1e6;
+  EXPECT_THAT(Propose(problem),
+              ElementsAre(ShapeBucket{{20}}, ShapeBucket{{300}}));
+  EXPECT_EQ(ExpectedCost(problem, {}), 50 * 52 + 50 * 72 + 1e6);
 }
 
 TEST(ProposeBucketsTest, NoMoreThanHelp) {
@@ -282,6 +293,7 @@ TEST(ProposeBucketsTest, BadInput) {
         p.loads[0].sizes = {1, -2};
       },
       [](BucketProblem& p) { p.loads[0].runs = -1; },
+      [](BucketProblem& p) { p.loads[0].outside_cost = -1; },
       [&](BucketProblem& p) { p.loads[0].runs = nan; },
       [&](BucketProblem& p) { p.compiled.fixed = nan; },
       [](BucketProblem& p) { p.compiled.per_element = 0; },
