@@ -16,6 +16,7 @@
 #include "base/cpus.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "ctl/bucket_commands.h"
 #include "ctl/cache_commands.h"
 #include "ctl/entry_info.h"
 #include "ctl/pack_commands.h"
@@ -56,7 +57,13 @@ struct Arguments {
   int64_t max_mb = 0;
   int max_age_days = 0;
   bool dry_run = false;
+  int max_buckets = 0;
+  double max_compile_seconds = 0;
+  int64_t max_artifact_mb = 0;
 
+  int Cores() const {
+    return cores > 0 ? cores : static_cast<int>(UsableCpus().size());
+  }
   CacheLimits Limits() const {
     CacheLimits limits{.max_bytes = max_mb << 20};
     if (max_age_days > 0) limits.max_age = absl::Hours(24 * max_age_days);
@@ -83,11 +90,31 @@ auto WithRepository(const Arguments& arguments, KernelCache& cache,
   const PlanCommands plan{.cache = cache,
                           .repository = *repository,
                           .toolchain = HostToolchain(arguments.cxx),
-                          .cores = arguments.cores > 0
-                                       ? arguments.cores
-                                       : static_cast<int>(UsableCpus().size()),
+                          .cores = arguments.Cores(),
                           .json = arguments.json};
   return std::invoke(command, plan, arguments.model);
+}
+
+absl::StatusOr<int> ProposeBuckets(const Arguments& arguments,
+                                   KernelCache& cache) {
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<ModelRepository> repository,
+      ModelRepository::Open(arguments.repository, arguments.model_name));
+  BucketLimits limits{.max_buckets = arguments.max_buckets,
+                      .max_compile_seconds = std::nullopt,
+                      .max_artifact_bytes = std::nullopt};
+  if (arguments.max_compile_seconds > 0) {
+    limits.max_compile_seconds = arguments.max_compile_seconds;
+  }
+  if (arguments.max_artifact_mb > 0) {
+    limits.max_artifact_bytes = arguments.max_artifact_mb << 20;
+  }
+  const BucketCommands buckets{.cache = cache,
+                               .repository = *repository,
+                               .toolchain = HostToolchain(arguments.cxx),
+                               .cores = arguments.Cores(),
+                               .json = arguments.json};
+  return buckets.Propose(arguments.model, limits);
 }
 
 // What `export` takes along: the keys that were named, else what the repository
@@ -153,6 +180,7 @@ class CommandLine {
                           arguments_.json);
       };
     });
+    AddBucketsCommand();
   }
 
   int Run(int argc, char** argv) {
@@ -200,6 +228,7 @@ class CommandLine {
     return repository;
   }
 
+  void AddBucketsCommand();
   void AddCacheCommands();
   void AddPackCommands(CLI::App& cache);
   absl::StatusOr<int> Do();
@@ -212,6 +241,26 @@ class CommandLine {
   // A subcommand that needs no cache.
   std::function<absl::StatusOr<int>()> without_cache_;
 };
+
+void CommandLine::AddBucketsCommand() {
+  CLI::App* buckets =
+      AddCommand(app_, "buckets", "the buckets that a model's traffic asks for",
+                 ProposeBuckets);
+  buckets->add_option("model", arguments_.model, "the model")->required();
+  AddRepositoryOptions(*buckets)->required();
+  buckets
+      ->add_option("--max-buckets", arguments_.max_buckets,
+                   "no more than this; as many as today unless given")
+      ->check(CLI::Range(1, kMostBuckets));
+  buckets
+      ->add_option("--max-compile-seconds", arguments_.max_compile_seconds,
+                   "no more than can be compiled in this time, one by one")
+      ->check(CLI::PositiveNumber);
+  buckets
+      ->add_option("--max-artifact-mb", arguments_.max_artifact_mb,
+                   "no more than have artifacts of this size, all together")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+}
 
 void CommandLine::AddCacheCommands() {
   CLI::App& cache = *app_.add_subcommand("cache", "the kernel cache");

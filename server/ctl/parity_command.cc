@@ -66,9 +66,9 @@ std::string SpeedupText(const Verdict& verdict) {
 absl::StatusOr<int> ShowParity(const PlanCommands& with,
                                const std::string& model,
                                const std::string& save_folder) {
-  ASSIGN_OR_RETURN(
-      const std::vector<PlannedBucket> buckets,
-      PlannedBuckets(with.repository, with.toolchain, with.cores, model));
+  ASSIGN_OR_RETURN(const std::vector<PlannedBucket> buckets,
+                   PlannedBuckets(with.cache, with.repository, with.toolchain,
+                                  with.cores, model));
   if (!save_folder.empty()) {
     RETURN_IF_ERROR(Files::Real().MakeFolders(save_folder));
   }

@@ -33,9 +33,9 @@ struct Outlook {
 absl::StatusOr<std::vector<Outlook>> LookAhead(
     const PlanCommands& with, const std::string& model,
     const std::vector<EntryInfo>& entries) {
-  ASSIGN_OR_RETURN(
-      std::vector<PlannedBucket> buckets,
-      PlannedBuckets(with.repository, with.toolchain, with.cores, model));
+  ASSIGN_OR_RETURN(std::vector<PlannedBucket> buckets,
+                   PlannedBuckets(with.cache, with.repository, with.toolchain,
+                                  with.cores, model));
   std::vector<Outlook> outlooks;
   for (PlannedBucket& bucket : buckets) {
     Outlook outlook{.model = bucket.spec->Label(),

@@ -1,4 +1,5 @@
-// The buckets that a start would warm up, with their artifacts' keys.
+// The buckets that a start would warm up, with their artifacts' keys; `buckets:
+// auto` resolved as a daemon on this cache resolves it.
 #pragma once
 
 #include <memory>
@@ -6,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernel_cache/kernel_cache.h"
 #include "models/warmup_plan.h"
 #include "repository/model_repository.h"
 #include "runner/toolchain.h"
@@ -20,7 +22,7 @@ struct PlannedBucket {
 // Of the model, of all for an empty name. Versions that can't be served are an
 // error for whoever plans with them; NOT_FOUND for a name that nobody has.
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
-    ModelRepository& repository, const Toolchain& toolchain, int cores,
-    const std::string& model);
+    const KernelCache& cache, ModelRepository& repository,
+    const Toolchain& toolchain, int cores, const std::string& model);
 
 }  // namespace stoker

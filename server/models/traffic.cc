@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -72,6 +73,13 @@ absl::StatusOr<std::vector<ShapeCount>> ReadCounts(const Json& list,
     shapes.push_back(std::move(shape));
   }
   return shapes;
+}
+
+TrafficRecord NoTraffic(const ModelSpec& spec) {
+  return {.dimensions = spec.DimensionNames(),
+          .requests = {},
+          .runs = {},
+          .chosen = std::nullopt};
 }
 
 void Restore(const std::vector<ShapeCount>& shapes, ShapeSketch& sketch) {
@@ -157,44 +165,37 @@ TrafficRecord ModelTraffic::Read() const {
   return record;
 }
 
+absl::StatusOr<TrafficRecord> ReadTraffic(const KernelCache& cache,
+                                          const ModelSpec& spec) {
+  ASSIGN_OR_RETURN(const std::string text, cache.ReadTraffic(spec.name));
+  ASSIGN_OR_RETURN(TrafficRecord record, ParseTraffic(text));
+  if (record.dimensions != spec.DimensionNames()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "recorded traffic of model ", spec.name,
+        " has other dimensions: ", absl::StrJoin(record.dimensions, ", "),
+        " instead of ", absl::StrJoin(spec.DimensionNames(), ", ")));
+  }
+  return record;
+}
+
 TrafficRecord LoadTraffic(KernelCache& cache, const ModelSpec& spec) {
-  const TrafficRecord nothing{.dimensions = spec.DimensionNames(),
-                              .requests = {},
-                              .runs = {},
-                              .chosen = std::nullopt};
-  const absl::StatusOr<std::string> text = cache.ReadTraffic(spec.name);
-  if (absl::IsNotFound(text.status())) return nothing;
-  absl::StatusOr<TrafficRecord> record =
-      text.ok() ? ParseTraffic(*text)
-                : absl::StatusOr<TrafficRecord>(text.status());
+  absl::StatusOr<TrafficRecord> record = ReadTraffic(cache, spec);
+  if (record.ok()) return *std::move(record);
+  const std::string_view why = Std(record.status().message());
   if (absl::IsInvalidArgument(record.status())) {
-    cache.SetTrafficAside(spec.name, Std(record.status().message()));
-    return nothing;
+    cache.SetTrafficAside(spec.name, why);
+  } else if (!absl::IsNotFound(record.status())) {
+    spdlog::warn("{}: recorded traffic is not used: {}", spec.name, why);
   }
-  if (!record.ok()) {
-    spdlog::warn("{}: recorded traffic can't be read: {}", spec.name,
-                 Std(record.status().message()));
-    return nothing;
-  }
-  if (record->dimensions != nothing.dimensions) {
-    spdlog::info(
-        "{}: its dimensions have other names than before, recorded "
-        "traffic begins anew",
-        spec.name);
-    return nothing;
-  }
-  return *std::move(record);
+  return NoTraffic(spec);
 }
 
 std::shared_ptr<ModelTraffic> TrafficKeeper::Of(const ModelSpec& spec) {
   Kept& kept = kept_[spec.name];
   if (kept.traffic == nullptr ||
       kept.saved.dimensions != spec.DimensionNames()) {
-    kept.saved = {.dimensions = spec.DimensionNames(),
-                  .requests = {},
-                  .runs = {},
-                  .chosen = std::nullopt};
-    if (cache_ != nullptr) kept.saved = LoadTraffic(*cache_, spec);
+    kept.saved =
+        cache_ != nullptr ? LoadTraffic(*cache_, spec) : NoTraffic(spec);
     kept.traffic = std::make_shared<ModelTraffic>(kept.saved);
   }
   return kept.traffic;

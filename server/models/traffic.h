@@ -71,9 +71,15 @@ class ModelTraffic {
   std::optional<std::vector<ShapeBucket>> chosen_ ABSL_GUARDED_BY(mu_);
 };
 
-// What was kept of the model's traffic, when its dimensions have the names that
-// they had then; else a record of nothing. A damaged file is set aside with a
-// warning.
+// What was kept of the model's traffic. NOT_FOUND when there is nothing,
+// INVALID_ARGUMENT when it is damaged, FAILED_PRECONDITION when the model's
+// dimensions had other names then.
+absl::StatusOr<TrafficRecord> ReadTraffic(const KernelCache& cache,
+                                          const ModelSpec& spec);
+
+// The same for a daemon: what was kept of the model's traffic, when its
+// dimensions have the names that they had then; else a record of nothing. A
+// damaged file is set aside with a warning.
 TrafficRecord LoadTraffic(KernelCache& cache, const ModelSpec& spec);
 
 // The traffic of all models. Not thread-safe: of the lifecycle thread.

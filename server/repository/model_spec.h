@@ -89,6 +89,9 @@ struct ModelSpec {
   int64_t max_batch_size = 0;  // 0 without a batch dimension
 
   std::vector<ShapeBucket> buckets;  // in warm-up order; may be empty
+  // `buckets: auto`: whoever knows the traffic chooses; `buckets` are the
+  // default ones then.
+  bool auto_buckets = false;
   ReadyWhen ready_when = ReadyWhen::kWarm;
   Unmatched unmatched = Unmatched::kEager;
   int threads = 0;  // per instance; 0: cores / instances
