@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "kernel_cache/json_field.h"
+#include "models/parity_cases.h"
 #include "models/warmup_plan.h"
 #include "nlohmann/json.hpp"
 #include "promotion/verdict.h"
@@ -93,15 +94,6 @@ bool IsAllowed(const ModelSpec& spec, const DimensionSizes& sizes) {
   return !spec.batch_dimension.has_value() ||
          sizes[static_cast<size_t>(*spec.batch_dimension)] <=
              spec.max_batch_size;
-}
-
-std::vector<bool> Paddable(const ModelSpec& spec) {
-  std::vector<bool> paddable;
-  for (size_t d = 0; d < spec.dimensions.size(); ++d) {
-    paddable.push_back(spec.dimensions[d].padding ||
-                       spec.batch_dimension == static_cast<int>(d));
-  }
-  return paddable;
 }
 
 // How rows are run that share a run: rows of the run, and the share of all rows

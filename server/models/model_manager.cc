@@ -13,7 +13,9 @@
 #include "base/absl_view.h"
 #include "base/thread.h"
 #include "metrics/catalog.h"
+#include "models/bucket_choice.h"
 #include "models/model_version.h"
+#include "models/placement.h"
 #include "models/traffic.h"
 #include "models/version_policy.h"
 #include "spdlog/spdlog.h"
@@ -98,6 +100,8 @@ struct ModelManager::Impl {
   void Poll();
   void Follow(const RepositorySnapshot& snapshot);
   void Reconcile();
+  std::shared_ptr<const ModelSpec> WithChosenBuckets(
+      std::shared_ptr<const ModelSpec> spec, ModelTraffic& recorded) const;
   void Load(const std::shared_ptr<Managed>& managed);
   void Unload(Managed& managed, absl::Time deadline);
   void Loaded(Managed& managed, const absl::Status& status);
@@ -243,12 +247,29 @@ void ModelManager::Impl::Reconcile() {
   });
 }
 
+// The spec itself, or one with the buckets that its traffic asks for.
+std::shared_ptr<const ModelSpec> ModelManager::Impl::WithChosenBuckets(
+    std::shared_ptr<const ModelSpec> spec, ModelTraffic& recorded) const {
+  if (!spec->auto_buckets || !spec->compile || deps.cache == nullptr) {
+    return spec;
+  }
+  const int threads = ComputeThreads(*spec, InstanceCpus(*spec), deps.cores);
+  AutoBuckets chosen = ChooseAutoBuckets(
+      *spec, recorded.Read(),
+      KnownBuckets(*deps.cache, *spec, threads, deps.toolchain));
+  spdlog::info("{}: buckets: auto: {}", spec->Label(), chosen.why);
+  if (chosen.changed) recorded.SetChosen(chosen.buckets);
+  auto changed = std::make_shared<ModelSpec>(*spec);
+  changed->buckets = std::move(chosen.buckets);
+  return changed;
+}
+
 void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
   Transition(*managed, VersionState::kLoading);
   VersionDeps with_traffic = deps;
   with_traffic.traffic = traffic.Of(*managed->spec);
-  managed->running =
-      std::make_shared<ModelVersion>(managed->spec, with_traffic);
+  managed->running = std::make_shared<ModelVersion>(
+      WithChosenBuckets(managed->spec, *with_traffic.traffic), with_traffic);
   // Events may come after the version was let go, hence the weak pointer.
   managed->loader = Thread(absl::StrCat("load-", managed->model),
                            [this, weak = std::weak_ptr<Managed>(managed),

@@ -130,7 +130,8 @@ class SpecEditor {
     if (const YamlValue* value = Find("inputs")) ReadInputs(*value);
     if (const YamlValue* value = Find("max_batch_size")) ReadMaxBatch(*value);
     const YamlValue* const buckets = Find("buckets");
-    if (buckets != nullptr) {
+    spec_.auto_buckets = buckets != nullptr && buckets->text() == "auto";
+    if (buckets != nullptr && !spec_.auto_buckets) {
       ReadBuckets(*buckets);
     } else {
       FillBuckets(root);
@@ -320,7 +321,8 @@ class SpecEditor {
   void ReadBuckets(const YamlValue& value) {
     if (value.is_list()) return ReadBucketList(value);
     if (!value.is_map()) {
-      return value.Error("a map of dimensions to sizes, or a list of buckets");
+      return value.Error(
+          "auto, a map of dimensions to sizes, or a list of buckets");
     }
     const auto entries = value.Map(spec_.DimensionNames());
     std::vector<std::vector<int64_t>> sizes = DefaultSizes(spec_, max_batch_);

@@ -177,6 +177,17 @@ TEST(ModelYamlTest, Buckets) {
   }
 }
 
+TEST(ModelYamlTest, AutomaticBucketsBeginWithTheDefaultOnes) {
+  ModelSpec by_default = MiniLmSpec();
+  ASSERT_TRUE(ApplyModelYaml("{}", "model.yaml", by_default).ok());
+  EXPECT_FALSE(by_default.auto_buckets);
+  ModelSpec automatic = MiniLmSpec();
+  ASSERT_TRUE(ApplyModelYaml("buckets: auto", "model.yaml", automatic).ok());
+  EXPECT_TRUE(automatic.auto_buckets);
+  EXPECT_EQ(automatic.buckets, by_default.buckets);
+  EXPECT_EQ(automatic.max_batch_size, by_default.max_batch_size);
+}
+
 TEST(ModelYamlTest, StaticProgram) {
   auto spec = Apply("", StaticSpec());
   ASSERT_TRUE(spec.ok()) << spec.status();
@@ -304,7 +315,7 @@ TEST(ModelYamlTest, Mistakes) {
       {"parity: {atol: nan}", "parity.atol: expected a number, got nan"},
       {"parity: {cases: 0}", "parity.cases: expected an integer from 1 to 64"},
       {"parity: {seeds: 4}", "parity.seeds: expected one of rtol, atol, cases"},
-      {"buckets: 3", "expected a map of dimensions to sizes, or a list"},
+      {"buckets: 3", "expected auto, a map of dimensions to sizes, or a list"},
       {"buckets: {tokens: [1]}", "expected one of batch, input_ids.1"},
       {"buckets: {batch: []}", "buckets.batch: expected at least one size"},
       {"buckets: {batch: 1}", "buckets.batch: expected a list, got 1"},
