@@ -241,7 +241,8 @@ TEST(ModelYamlTest, Mistakes) {
        "1: max_bach_size: expected one of ready_when, versions, "
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
-       "cpus, numa_node, weight, dynamic_batching, parity, got an unknown field (did "
+       "cpus, numa_node, weight, dynamic_batching, parity, got an unknown "
+       "field (did "
        "you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8", "dynamic_batching, parity, got an unknown field"},
