@@ -102,6 +102,8 @@ def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:
 def _noting(overrides: type, name: str, note: Callable[[str, Callable[[Any], bool]], None]) -> Any:
     original = overrides.__dict__[name].__func__
 
+    # The vector form, given scalars only, looks up the scalar form by its own name.
+    @functools.wraps(original)
     def noting(a: Any, b: Any) -> Any:
         if not (b.dtype is not None and b.dtype.is_floating_point):
             note(f"an integer {name}", proof.is_division)

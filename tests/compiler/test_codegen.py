@@ -93,3 +93,18 @@ def test_a_division_of_unknown_origin_is_refused(compiler: Compiler, monkeypatch
     monkeypatch.setattr(proof, "prove", lambda graph: None)
     monkeypatch.setattr(proof, "is_division", lambda node: False)
     assert "an integer" in refusal(compiler, Quotient())
+
+
+class RowRemainder(torch.nn.Module):
+    """A remainder of one number per row, in the middle of a loop over vectors."""
+
+    def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return x + (i * 5 % 7 + i // 3).unsqueeze(1)
+
+
+@pytest.mark.slow
+def test_a_division_of_scalars_in_a_vector_kernel(compiler: Compiler) -> None:
+    given = (torch.randn(4, 16), torch.arange(4))
+    program = torch.export.export(RowRemainder(), given)
+    ((got,),) = compiler.compile(compiler.save(program), {}).run([list(given)])
+    torch.testing.assert_close(got, RowRemainder()(*given))
