@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler import codegen, manifest, toolchain
+from compiler import branches, codegen, manifest, toolchain
 from compiler.archive import load_program
 from compiler.protocol import PHASES
 from compiler.refused import Refused
@@ -182,6 +182,10 @@ def _build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bu
         "aot_inductor.output_path": str(work),
         "cpp.threads": job.threads,
     }
+    if branches.has_control_flow(specialised.module.graph):
+        # torch 2.11 plans the reuse of a branch's buffers by places in the program around it and
+        # fails where it finds none; so each gets a buffer of its own.
+        options["allow_buffer_reuse"] = False
     with codegen.installed(before_build=lambda: phases.enter("build")) as generated:
         files = compile_fx_aot(specialised.module, specialised.fakes, config_patches=options)
     assert isinstance(files, list)

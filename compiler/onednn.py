@@ -15,6 +15,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from compiler.branches import is_branch
+
 if TYPE_CHECKING:
     import torch
 
@@ -59,7 +61,7 @@ def _only_weight(node: torch.fx.Node) -> bool:
 
 
 def _constants(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
-    return [node for node in module.graph.nodes if node.op == "get_attr"]
+    return [node for node in module.graph.nodes if node.op == "get_attr" and not is_branch(module, node)]
 
 
 def _storage(module: torch.fx.GraphModule, node: torch.fx.Node) -> int:

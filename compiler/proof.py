@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from compiler import branches
 from compiler.bounds import Bounds, at_most, operator_name, value, within
 from compiler.guard_rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED
 from compiler.refused import Refused
@@ -48,9 +49,10 @@ def is_division(node: Node) -> bool:
 
 
 def prove(graph: Graph) -> None:
-    """Raises Refused, naming the operator, for a graph that can fail on a value."""
-    import torch
+    """Raises Refused, naming the operator, for a graph that can fail on a value.
 
+    Of a branch's operands nothing is known: what needs more than that can't be proved there.
+    """
     bounds = Bounds()
     for node in graph.nodes:
         if node.op != "call_function":
@@ -58,8 +60,10 @@ def prove(graph: Graph) -> None:
         name = functional_name(node.target)
         if name in RANDOM or _is_random(node):
             raise Refused(f"{node.target} ({node.name}): answers would be random")
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise Refused(f"{node.target} ({node.name}): control flow inside the graph is not guarded")
+        if branches.is_control_flow(node):
+            for branch in branches.branches(node):
+                prove(branch)
+            continue
         if name in UNGUARDED:
             raise Refused(f"{node.target} ({node.name}): its values can't be guarded")
         if name in LOOKUPS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler import guard_rules, guards, onednn
+from compiler import branches, guard_rules, guards, onednn
 from compiler.refused import Refused
 
 if TYPE_CHECKING:
@@ -88,13 +88,11 @@ def _check_sizes(program: ExportedProgram, sizes: dict[str, int]) -> None:
 
 def _check_effects(program: ExportedProgram) -> None:
     """Refuses what can't be guarded because it only shows when the program runs."""
-    import torch
-
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
-            raise Refused(f"{node.target} ({node.name}): control flow inside the graph is not guarded")
+        if branches.is_control_flow(node):
+            branches.check(node)
         _check_symbols(node)
 
 
@@ -149,7 +147,7 @@ def _bind_constants(module: torch.fx.GraphModule, constants: frozenset[str]) -> 
 
     known = {name for name, _ in [*module.named_parameters(), *module.named_buffers()]}
     for node in list(module.graph.nodes):
-        if node.op != "get_attr" or node.target in known:
+        if node.op != "get_attr" or node.target in known or branches.is_branch(module, node):
             continue
         *path, name = node.target.split(".")
         owner = module.get_submodule(".".join(path))

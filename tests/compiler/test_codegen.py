@@ -108,3 +108,33 @@ def test_a_division_of_scalars_in_a_vector_kernel(compiler: Compiler) -> None:
     program = torch.export.export(RowRemainder(), given)
     ((got,),) = compiler.compile(compiler.save(program), {}).run([list(given)])
     torch.testing.assert_close(got, RowRemainder()(*given))
+
+
+class Chosen(torch.nn.Module):
+    """Two branches with layers and several buffers each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.out = torch.nn.Linear(200, 200), torch.nn.Linear(200, 200)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        def long(x: torch.Tensor) -> torch.Tensor:
+            for _ in range(3):
+                x = torch.softmax(self.hidden(x), -1) + self.out(torch.relu(x))
+            return x
+
+        return torch.cond(x.sum() > 0, long, lambda x: x.tanh() - 1, (self.out(x),)) * 2
+
+
+@pytest.mark.slow
+def test_each_branch_answers_as_eager_does(compiler: Compiler) -> None:
+    torch.manual_seed(0)
+    module = Chosen().eval()
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(module, (torch.ones(2, 200),), dynamic_shapes=({0: batch},))
+    (symbol,) = map(str, program.range_constraints)
+    inputs = [torch.ones(30, 200), -torch.ones(30, 200), torch.randn(30, 200)]
+    results = compiler.compile(compiler.save(program), {symbol: 30}).run([[x] for x in inputs])
+    for x, (got,) in zip(inputs, results, strict=True):
+        with torch.no_grad():
+            torch.testing.assert_close(got, module(x), atol=1e-5, rtol=1e-4)

@@ -258,12 +258,37 @@ def test_a_program_that_changes_its_buffers_is_refused() -> None:
             specialise(form, {})
 
 
-def test_control_flow_is_refused() -> None:
+def test_a_branch_that_would_need_a_guard_is_refused() -> None:
     def run(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return torch.cond(i.sum() > 0, lambda i: table[i], lambda i: table[i] + 1, (i,))
 
-    with pytest.raises(Refused, match="control flow"):
+    with pytest.raises(Refused, match="index.Tensor.*can't be guarded in a branch"):
         specialised(run, integers(3, 5))
+
+
+def test_loops_are_refused() -> None:
+    def run(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        def more(i: torch.Tensor) -> torch.Tensor:
+            return i.sum() < 100
+
+        return torch.while_loop(more, lambda i: (i + 1,), (i,))[0]
+
+    with pytest.raises(Refused, match="control flow other than torch.cond"):
+        specialised(run, integers(3, 5))
+
+
+def test_branches_without_guards_are_taken() -> None:
+    """Outside of them guards are put in as ever."""
+
+    def run(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        found = table[i]
+        return torch.cond(i.sum() > 15, lambda x: x / 2, lambda x: x.softmax(-1), (found,))
+
+    result = specialised(run, integers(3, 5))
+    assert [guard["operator"] for guard in result.guards] == ["aten.index.Tensor"]
+    for i in (integers(3, 5), integers(3, 5) * 2):
+        torch.testing.assert_close(result.module(i)[0], run(TABLE, i))
+    assert validity(result, spoiled(integers(3, 5), 1, 2)) == [0, 1, 0]
 
 
 def test_outputs_own_their_memory() -> None:
@@ -294,6 +319,15 @@ def test_an_unguarded_graph_is_not_proved(run: Any) -> None:
     with pytest.raises(Refused, match="was not proved"):
         proof.prove(program.graph)
     proof.prove(specialise(exported(run, integers(3, 5)), {}).module.graph)
+
+
+def test_a_branch_is_not_proved_by_what_is_outside_of_it() -> None:
+    def run(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        return torch.cond(i.sum() > 0, lambda i: table[i], lambda i: table[i] + 1, (i.clamp(0, 9),))
+
+    program = exported(run, integers(3, 5)).run_decompositions(guard_rules.decompositions())
+    with pytest.raises(Refused, match="was not proved"):
+        proof.prove(program.graph)
 
 
 def test_pooling_decomposes_in_a_process_that_has_compiled_nothing() -> None:
