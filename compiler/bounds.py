@@ -111,7 +111,9 @@ class Bounds:
             return UNKNOWN
         if result.dtype.is_floating_point or result.dtype.is_complex:
             return UNKNOWN
-        found = _RULES.get(operator_name(node.target), _no_rule)(self, node)
+        # An input may be called like an operator.
+        rule = _RULES.get(operator_name(node.target), _no_rule) if node.op == "call_function" else _no_rule
+        found = rule(self, node)
         return _within_dtype(found, result.dtype)
 
     def union(self, arguments: list[Any]) -> Range:

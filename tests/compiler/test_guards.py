@@ -321,6 +321,17 @@ def test_an_unguarded_graph_is_not_proved(run: Any) -> None:
     proof.prove(specialise(exported(run, integers(3, 5)), {}).module.graph)
 
 
+def test_an_input_may_be_called_like_an_operator() -> None:
+    class Named(torch.nn.Module):
+        def forward(self, table: torch.Tensor, clamp: torch.Tensor) -> torch.Tensor:
+            return table[clamp]
+
+    inputs = (TABLE, torch.ones(3, dtype=torch.int64))
+    result = specialise(torch.export.export(Named(), inputs), {})
+    assert [guard["input"] for guard in result.guards] == ["clamp"]
+    proof.prove(result.module.graph)
+
+
 def test_a_branch_is_not_proved_by_what_is_outside_of_it() -> None:
     def run(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return torch.cond(i.sum() > 0, lambda i: table[i], lambda i: table[i] + 1, (i.clamp(0, 9),))
