@@ -73,8 +73,8 @@ def summary(buckets: Sequence[Bucket]) -> str:
     eager = sum(bucket.tier == "eager" for bucket in buckets)
     unmeasured = sum(bucket.ratio is None for bucket in buckets)
     return (
-        f"geometric mean {number(mean, 2)} × eager (goal {GOAL}), {losses} of {len(buckets)} buckets slower than "
-        f"eager by more than 2 % (goal 0), {eager} served by eager, {unmeasured} not measured"
+        f"geometric mean {number(mean, 2)} × eager (goal {GOAL}), {losses} of {len(buckets)} buckets slower "
+        f"than eager by more than 2 % (goal 0), {eager} served by eager, {unmeasured} not measured"
     )
 
 
