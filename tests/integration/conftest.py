@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.integration.daemon import REPO, Daemon, eventually  # noqa: E402
+from tests.integration.daemon import REPO, STOKERD, Daemon, eventually  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -104,6 +104,25 @@ def fresh_cache(kept: Path) -> Iterator[Path]:
         shutil.copytree(headers, fresh / "v1/scratch/headers", copy_function=os.link)
     yield fresh
     shutil.rmtree(fresh)
+
+
+@pytest.fixture(scope="module")
+def unjudged(kept: Path) -> Iterator[Callable[[Path], Path]]:
+    """unjudged(repository) is a kernel cache that holds every artifact that it needs, but no verdict:
+    those of an earlier run would hide what today's checks say."""
+    with ExitStack() as made:
+
+        def cache(repository: Path) -> Path:
+            full = kept / "kernels"
+            command = [STOKERD, f"--model-repository={repository}", f"--cache={full}", "--warm-only"]
+            command += ["--no-promotion-checks", f"--compiler-python={sys.executable}"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout + done.stderr
+            fresh = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="unjudged-", dir=kept)))
+            shutil.copytree(full / "v1/entries", fresh / "v1/entries", copy_function=os.link)
+            return fresh
+
+        yield cache
 
 
 @pytest.fixture

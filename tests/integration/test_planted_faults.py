@@ -1,0 +1,109 @@
+"""Proves that machine code with a planted fault is never served, and that healthy code is not taken for
+spoiled: that of the same programs, and that of random ones."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import tritonclient.grpc as triton
+
+from tests.faults import healthy_artifacts, spoiled_programs
+from tests.faults.spoiled_programs import BATCH, MISSED, PROGRAMS
+from tests.integration.daemon import REPO, Daemon
+
+RANDOM_PROGRAMS = 6
+DATATYPES = {torch.float32: "FP32", torch.float64: "FP64", torch.bfloat16: "BF16"}
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("spoiled") / "models"
+    spoiled_programs.write(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def spoiled(programs: Path, kept: Path) -> Iterator[Daemon]:
+    """A daemon that has warmed up with the faulty compiler. Its cache is nobody else's."""
+    folder = Path(tempfile.mkdtemp(prefix="spoiled-", dir=kept))
+    headers = kept / "kernels/v1/scratch/headers"
+    if headers.exists():
+        shutil.copytree(headers, folder / "cache/v1/scratch/headers")
+    python = folder / "python"
+    command = shlex.join([sys.executable, str(REPO / "tests/fakes/faulty_compiler.py")])
+    python.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {command} "$@"\n')
+    python.chmod(0o755)
+    try:
+        with Daemon(
+            programs, folder / "cache", folder / "stokerd.log", f"--compiler-python={python}"
+        ) as daemon:
+            daemon.wait_ready()
+            yield daemon
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def healthy(
+    programs: Path, unjudged: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Daemon]:
+    """A daemon with the same programs and the real compiler."""
+    log = tmp_path_factory.mktemp("healthy") / "stokerd.log"
+    with Daemon(programs, unjudged(programs), log, "--no-compile") as daemon:
+        daemon.wait_ready()
+        yield daemon
+
+
+def ask(daemon: Daemon, model: str, x: torch.Tensor) -> np.ndarray:
+    given = triton.InferInput("x", list(x.shape), DATATYPES[x.dtype])
+    given.set_data_from_numpy(x.float().numpy() if x.dtype == torch.bfloat16 else x.numpy())
+    with daemon.client() as client:
+        return client.infer(model, [given]).as_numpy("y")
+
+
+def cases() -> list[object]:
+    """The models; those whose fault passes today must still do so, or be taken off the list."""
+    marks = {model: [pytest.mark.xfail(strict=True, reason=why)] for model, why in MISSED.items()}
+    return [pytest.param(model, marks=marks.get(model, [])) for model in PROGRAMS]
+
+
+@pytest.mark.parametrize("model", cases())
+def test_a_spoiled_artifact_stays_out(spoiled: Daemon, model: str) -> None:
+    warning = rf"warning\S* {re.escape(model)}:1 batch={BATCH}: stays on eager \((\w+)\): (.*)"
+    reasons = re.findall(warning, spoiled.log())
+    largest = spoiled.metric("stoker_parity_max_abs_error", model=model)
+    assert [reason for reason, _ in reasons] == ["parity"], f"{reasons}, largest difference {largest:.2g}"
+    assert spoiled.metric("stoker_promotions_total", model=model, outcome="parity") == 1
+    assert spoiled.metric("stoker_promotions_total", model=model) == 1
+    assert spoiled.metric("stoker_bucket_state", model=model, state="eager") == 1
+    for rows in (BATCH, 3):
+        x = spoiled_programs.example(model, rows, seed=rows)
+        with torch.no_grad():
+            expected = spoiled_programs.module(model)(x)["y"].float().numpy()
+        np.testing.assert_allclose(ask(spoiled, model, x), expected, rtol=1e-4, atol=1e-6)
+    assert spoiled.metric("stoker_tier_requests_total", model=model, tier="eager") == 2
+    assert spoiled.metric("stoker_tier_requests_total", model=model) == 2
+
+
+def test_the_same_programs_in_health(healthy: Daemon) -> None:
+    assert healthy.metric("stoker_bucket_state") == len(PROGRAMS)
+    refused = re.findall(r"stays on eager \((?!profit).*", healthy.log())
+    assert refused == []
+    assert healthy.metric("stoker_promotions_total", outcome="parity") == 0
+
+
+def test_random_programs_in_health(unjudged: Callable[[Path], Path], tmp_path: Path) -> None:
+    """`python -m tests.faults.healthy_artifacts` does more of it."""
+    described = healthy_artifacts.write_all(range(RANDOM_PROGRAMS), tmp_path)
+    outcomes = healthy_artifacts.check(described, tmp_path, unjudged(tmp_path))
+    assert [outcome for outcome in outcomes if outcome.is_false_alarm or not outcome.is_checked] == []
+    assert len(outcomes) == RANDOM_PROGRAMS
