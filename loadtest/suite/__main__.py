@@ -170,7 +170,10 @@ def main() -> int:
     buckets: list[Bucket] = []
     for place, model in enumerate(chosen, 1):
         print(f"{place}/{len(chosen)}  {model.name}: {model.what}", file=sys.stderr, flush=True)
-        buckets += run(model, arguments.folder, cache, arguments.demo)
+        found = run(model, arguments.folder, cache, arguments.demo)
+        for bucket in found:
+            print("    " + "  ".join(row(bucket)[1:]), file=sys.stderr, flush=True)
+        buckets += found
     print(render(buckets))
     output = arguments.output
     if output is None and len(chosen) == len(MODELS):

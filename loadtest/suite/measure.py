@@ -14,6 +14,7 @@ import math
 import os
 import re
 import statistics
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -24,7 +25,10 @@ from tritonclient.utils import triton_to_np_dtype
 from loadtest.suite.models import Sizes, SuiteModel
 from tests.integration.daemon import Daemon
 
+# As many as there are, or as fit into the time, but some.
 ALTERNATIONS = 41
+FEWEST = 9
+BUCKET_SECONDS = 20
 BLOCK_SECONDS = 0.03  # of the slower one's runs, counted together
 MOST_RUNS = 100
 FILL_SECONDS = 3600
@@ -180,7 +184,10 @@ def _measure_bucket(model: SuiteModel, bucket: Bucket, sizes: Sizes, eager: Daem
         (bucket.tier,) = tiers
         slower = max(side.seconds_of(1) for side in sides)
         runs = min(MOST_RUNS, math.ceil(BLOCK_SECONDS / max(slower, 1e-6)))
-        for _, order in zip(range(ALTERNATIONS), itertools.cycle(((0, 1), (1, 0))), strict=False):
+        end = time.monotonic() + BUCKET_SECONDS
+        for number, order in zip(range(ALTERNATIONS), itertools.cycle(((0, 1), (1, 0))), strict=False):
+            if number >= FEWEST and time.monotonic() > end:
+                break
             seconds = {side: sides[side].seconds_of(runs) for side in order}
             bucket.eager_s.append(seconds[0])
             bucket.served_s.append(seconds[1])
