@@ -23,7 +23,7 @@ from loadtest.peers import environments
 from loadtest.peers.comparison import commit, machine, torch_version
 from loadtest.peers.table import aligned, number
 from loadtest.suite import REPO
-from loadtest.suite.measure import ALTERNATIONS, Bucket, measure
+from loadtest.suite.measure import ALTERNATIONS, LAUNCHES, Bucket, measure
 from loadtest.suite.models import MODELS, SuiteModel, write
 
 HEAD = ("model", "bucket", "tier", "eager ms", "served ms", "ratio", "95 %", "why it stays eager")
@@ -116,6 +116,7 @@ def as_json(buckets: Sequence[Bucket]) -> dict[str, object]:
         "machine": machine(),
         "commit": commit(),
         "torch": torch_version(),
+        "launches": LAUNCHES,
         "alternations": ALTERNATIONS,
         "geometric_mean": geometric_mean(buckets),
         "buckets": [

@@ -1,7 +1,7 @@
 """Measures one model: a daemon that compiles nothing beside one that serves as Stoker decides.
 
 Both run at the same time, but only one at a time has work: every alternation asks each for the same
-few answers, and who is first changes. What is compared is the time that a daemon needed to run a
+few answers, and who is first changes. A few such pairs of daemons are launched, one after the other. What is compared is the time that a daemon needed to run a
 batch (stoker_execute_seconds): no queue, no wire, no client. It is the daemon's own promotion that is
 judged here, so its figures are not used; for a bucket that stays on eager both do the same, and its
 ratio shows how far the machine is to be trusted.
@@ -25,10 +25,13 @@ from tritonclient.utils import triton_to_np_dtype
 from loadtest.suite.models import Sizes, SuiteModel
 from tests.integration.daemon import Daemon
 
-# As many as there are, or as fit into the time, but some.
-ALTERNATIONS = 41
-FEWEST = 9
-BUCKET_SECONDS = 20
+# Pairs of daemons, one after the other: one launch may be slower than the next by a factor, for all
+# of its life, in the same code.
+LAUNCHES = 3
+# Of each: as many as there are, or as fit into the time, but some.
+ALTERNATIONS = 15
+FEWEST = 4
+LAUNCH_SECONDS = 8
 BLOCK_SECONDS = 0.03  # of the slower one's runs, counted together
 MOST_RUNS = 100
 FILL_SECONDS = 3600
@@ -107,13 +110,14 @@ def measure(model: SuiteModel, folder: Path, cache: Path) -> list[Bucket]:
         bucket = Bucket(model.name, bucket_name(sizes))
         bucket.why = reasons.get(bucket.name, "")
         alone = _alone(model, folder, sizes)
-        with (
-            Daemon(alone, cache, folder / "served.log") as served,
-            Daemon(alone, folder / "no-cache", folder / "eager.log", "--no-compile") as eager,
-        ):
-            for daemon in (served, eager):
-                daemon.wait_ready(FILL_SECONDS)
-            _measure_bucket(model, bucket, sizes, eager, served)
+        for _ in range(LAUNCHES):
+            with (
+                Daemon(alone, cache, folder / "served.log") as served,
+                Daemon(alone, folder / "no-cache", folder / "eager.log", "--no-compile") as eager,
+            ):
+                for daemon in (served, eager):
+                    daemon.wait_ready(FILL_SECONDS)
+                _measure_launch(model, bucket, sizes, eager, served)
         buckets.append(bucket)
     return buckets
 
@@ -170,21 +174,20 @@ class _Side:
         return metric("stoker_execute_seconds_sum"), metric("stoker_execute_seconds_count")
 
 
-def _measure_bucket(model: SuiteModel, bucket: Bucket, sizes: Sizes, eager: Daemon, served: Daemon) -> None:
+def _measure_launch(model: SuiteModel, bucket: Bucket, sizes: Sizes, eager: Daemon, served: Daemon) -> None:
     with eager.client() as client:
         inputs = _inputs(model, client, sizes)
     sides = [_Side(eager, model.name, inputs), _Side(served, model.name, inputs)]
     try:
         expected, given = (side.answer() for side in sides)
-        bucket.difference = max(
-            float(np.abs(expected[name].astype(np.float64) - given[name]).max()) for name in expected
-        )
+        differences = (np.abs(expected[name].astype(np.float64) - given[name]) for name in expected)
+        bucket.difference = max(bucket.difference, *(float(each.max()) for each in differences))
         tiers = sides[1].tiers(bucket.name)
         assert len(tiers) == 1, f"{bucket.name} was answered by {sorted(tiers) or 'another bucket'}"
         (bucket.tier,) = tiers
         slower = max(side.seconds_of(1) for side in sides)
         runs = min(MOST_RUNS, math.ceil(BLOCK_SECONDS / max(slower, 1e-6)))
-        end = time.monotonic() + BUCKET_SECONDS
+        end = time.monotonic() + LAUNCH_SECONDS
         for number, order in zip(range(ALTERNATIONS), itertools.cycle(((0, 1), (1, 0))), strict=False):
             if number >= FEWEST and time.monotonic() > end:
                 break
