@@ -25,10 +25,10 @@ namespace stoker {
 struct ParityTolerance {
   // For FP32. FP64 outputs get a thousandth of it, FP16 and BF16 at least 4
   // epsilon (relative) and 1 epsilon (absolute) of their format.
-  double rtol = 1e-4;
+  double rtol = 3e-5;
   // For an output whose root mean square is 1 or more; in proportion for
   // smaller ones, so that small numbers are compared at all.
-  double atol = 1e-4;
+  double atol = 3e-5;
 };
 
 // What a comparison of two runs' outputs found.

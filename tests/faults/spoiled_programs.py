@@ -95,17 +95,6 @@ PROGRAMS: dict[str, Callable[[int], nn.Module]] = {
     "doubles_as_floats-doubles": doubles,
 }
 
-# What the parity check lets pass so far, and why.
-MISSED = {
-    "constant_1e_2-classes": "small results: an absolute tolerance of 1e-4 hides errors of 1e-5",
-    "constant_1e_3-classes": "small results: an absolute tolerance of 1e-4 hides errors of 1e-5",
-    "constant_1e_4": "an error of 1e-4 is within the tolerance, though a thousand times that of FP32",
-    "reduction_mask_short-classes": "small results: an absolute tolerance of 1e-4 hides errors of 1e-6",
-    "products_in_bfloat16-classes": "small results: an absolute tolerance of 1e-4 hides errors of 1e-5",
-    "doubles_as_floats-doubles": "FP64 is judged by the tolerance of FP32",
-}
-
-
 def module(model: str) -> nn.Module:
     """The program with its seeded weights."""
     torch.manual_seed(0)
