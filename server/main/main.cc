@@ -153,6 +153,7 @@ int Serve(const Options& options) {
   const ReferenceRun reference(ReferenceOptions(options));
   ModelManagerOptions manager_options;
   manager_options.poll_interval = options.repository_poll;
+  manager_options.rebucket_interval = options.rebucket;
   manager_options.cores = static_cast<int>(UsableCpus().size());
   manager_options.toolchain = toolchain;
   manager_options.verify_promotions = options.promotion_checks;

@@ -85,6 +85,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
 
   int64_t request_mb = DefaultRequestMemory() >> 20;
   double poll_seconds = 0;
+  double rebucket_seconds = 0;
   double drain_seconds = absl::ToDoubleSeconds(options.drain);
   double compile_seconds = absl::ToDoubleSeconds(options.compile_timeout);
   int64_t compile_mb = options.compile_memory_bytes >> 20;
@@ -134,6 +135,12 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   app.add_option("--repository-poll-seconds", poll_seconds,
                  "how often the repository is read again; 0: never")
+      ->check(Seconds(/*zero_allowed=*/true))
+      ->capture_default_str();
+  app.add_option(
+         "--rebucket-seconds", rebucket_seconds,
+         "how often 'buckets: auto' looks at the traffic of what is "
+         "served, and compiles other buckets behind it; 0: at load only")
       ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
   app.add_option("--drain-seconds", drain_seconds,
@@ -192,6 +199,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
     options.model_name = NameOfFolder(options.model_repository);
   }
   options.repository_poll = absl::Seconds(poll_seconds);
+  options.rebucket = absl::Seconds(rebucket_seconds);
   options.drain = absl::Seconds(drain_seconds);
   options.max_request_bytes = request_mb << 20;
   options.compile_timeout = absl::Seconds(compile_seconds);

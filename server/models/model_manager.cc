@@ -43,6 +43,8 @@ struct Managed {
   std::shared_ptr<const ModelSpec>
       spec;  // null: the repository could not read it
   bool wanted = true;
+  bool replaced = false;     // by itself with other buckets
+  bool replacement = false;  // of itself with other buckets: serves when warm
   VersionState state = VersionState::kNew;
   std::string reason;
   std::shared_ptr<ModelVersion> running;
@@ -100,8 +102,11 @@ struct ModelManager::Impl {
   void Poll();
   void Follow(const RepositorySnapshot& snapshot);
   void Reconcile();
+  AutoBuckets ChooseBucketsOf(const ModelSpec& spec,
+                              const ModelTraffic& recorded) const;
   std::shared_ptr<const ModelSpec> WithChosenBuckets(
       std::shared_ptr<const ModelSpec> spec, ModelTraffic& recorded) const;
+  void Rebucket();
   void Load(const std::shared_ptr<Managed>& managed);
   void Unload(Managed& managed, absl::Time deadline);
   void Loaded(Managed& managed, const absl::Status& status);
@@ -150,6 +155,9 @@ struct ModelManager::Impl {
 void ModelManager::Impl::Run() {
   absl::Time next_poll = deps.clock->Now();
   absl::Time next_save = next_poll + kTrafficInterval;
+  const bool rebuckets = options.rebucket_interval > absl::ZeroDuration();
+  absl::Time next_rebucket = rebuckets ? next_poll + options.rebucket_interval
+                                       : absl::InfiniteFuture();
   while (true) {
     std::deque<std::function<void()>> now;
     bool stop = false;
@@ -159,8 +167,9 @@ void ModelManager::Impl::Run() {
         mu.AssertReaderHeld();
         return !events.empty() || draining;
       };
-      deps.clock->AwaitWithDeadline(&mu, absl::Condition(&awake),
-                                    std::min(next_poll, next_save));
+      deps.clock->AwaitWithDeadline(
+          &mu, absl::Condition(&awake),
+          std::min({next_poll, next_save, next_rebucket}));
       now.swap(events);
       stop = draining;
     }
@@ -169,6 +178,10 @@ void ModelManager::Impl::Run() {
     if (deps.clock->Now() >= next_save) {
       traffic.Save();
       next_save = deps.clock->Now() + kTrafficInterval;
+    }
+    if (deps.clock->Now() >= next_rebucket) {
+      Rebucket();
+      next_rebucket = deps.clock->Now() + options.rebucket_interval;
     }
     if (deps.clock->Now() >= next_poll) {
       Poll();
@@ -205,7 +218,7 @@ void ModelManager::Impl::Follow(const RepositorySnapshot& snapshot) {
     const std::string error(desired.spec.status().message());
     auto known = std::find_if(
         versions.begin(), versions.end(), [&](const auto& managed) {
-          return managed->model == desired.model &&
+          return !managed->replaced && managed->model == desired.model &&
                  managed->version == desired.version && managed->spec == spec &&
                  (spec != nullptr || managed->reason == error);
         });
@@ -247,21 +260,52 @@ void ModelManager::Impl::Reconcile() {
   });
 }
 
+AutoBuckets ModelManager::Impl::ChooseBucketsOf(
+    const ModelSpec& spec, const ModelTraffic& recorded) const {
+  const int threads = ComputeThreads(spec, InstanceCpus(spec), deps.cores);
+  return ChooseAutoBuckets(
+      spec, recorded.Read(),
+      KnownBuckets(*deps.cache, spec, threads, deps.toolchain));
+}
+
 // The spec itself, or one with the buckets that its traffic asks for.
 std::shared_ptr<const ModelSpec> ModelManager::Impl::WithChosenBuckets(
     std::shared_ptr<const ModelSpec> spec, ModelTraffic& recorded) const {
   if (!spec->auto_buckets || !spec->compile || deps.cache == nullptr) {
     return spec;
   }
-  const int threads = ComputeThreads(*spec, InstanceCpus(*spec), deps.cores);
-  AutoBuckets chosen = ChooseAutoBuckets(
-      *spec, recorded.Read(),
-      KnownBuckets(*deps.cache, *spec, threads, deps.toolchain));
+  AutoBuckets chosen = ChooseBucketsOf(*spec, recorded);
   spdlog::info("{}: buckets: auto: {}", spec->Label(), chosen.why);
   if (chosen.changed) recorded.SetChosen(chosen.buckets);
   auto changed = std::make_shared<ModelSpec>(*spec);
   changed->buckets = std::move(chosen.buckets);
   return changed;
+}
+
+// Versions whose traffic asks for other buckets by now are loaded once more,
+// behind what serves, and take its place when their buckets are compiled.
+void ModelManager::Impl::Rebucket() {
+  if (deps.cache == nullptr) return;
+  std::vector<std::shared_ptr<Managed>> successors;
+  for (const auto& managed : versions) {
+    if (!managed->wanted || managed->state != VersionState::kServing ||
+        !managed->spec->auto_buckets || !managed->spec->compile ||
+        !managed->running->Progress().empty()) {
+      continue;
+    }
+    if (!ChooseBucketsOf(*managed->spec, *traffic.Of(*managed->spec)).changed) {
+      continue;
+    }
+    managed->wanted = false;
+    managed->replaced = true;
+    auto successor = std::make_shared<Managed>();
+    successor->model = managed->model;
+    successor->version = managed->version;
+    successor->spec = managed->spec;
+    successor->replacement = true;
+    successors.push_back(std::move(successor));
+  }
+  versions.insert(versions.end(), successors.begin(), successors.end());
 }
 
 void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
@@ -306,8 +350,9 @@ void ModelManager::Impl::Loaded(Managed& managed, const absl::Status& status) {
     managed.running.reset();
     return;
   }
-  const bool serve_now = managed.spec->ready_when == ReadyWhen::kEager ||
-                         managed.running->Progress().empty();
+  const bool serve_now =
+      (managed.spec->ready_when == ReadyWhen::kEager && !managed.replacement) ||
+      managed.running->Progress().empty();
   Transition(managed,
              serve_now ? VersionState::kServing : VersionState::kWarming);
 }

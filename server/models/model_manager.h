@@ -67,7 +67,10 @@ struct VersionStatus {
 
 struct ModelManagerOptions {
   absl::Duration poll_interval =
-      absl::ZeroDuration();       // 0: read the repository once
+      absl::ZeroDuration();  // 0: read the repository once
+  // How often `buckets: auto` looks at the traffic of what serves; 0: only when
+  // a version is loaded.
+  absl::Duration rebucket_interval = absl::ZeroDuration();
   int cores = 1;                  // of this host
   Toolchain toolchain;            // what compiled code is made by and for
   bool verify_promotions = true;  // parity and profit checks before promotion

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from tests.faults import healthy_artifacts, spoiled_programs
-from tests.faults.spoiled_programs import BATCH, MISSED, PROGRAMS
+from tests.faults.spoiled_programs import BATCH, PROGRAMS
 from tests.integration import wire
 from tests.integration.daemon import REPO, Daemon
 
@@ -69,13 +69,7 @@ def ask(daemon: Daemon, model: str, x: torch.Tensor) -> torch.Tensor:
         return wire.read(wire.stub(channel).ModelInfer(wire.raw_request(model, {"x": x})))["y"]
 
 
-def cases() -> list[object]:
-    """The models; those whose fault passes today must still do so, or be taken off the list."""
-    marks = {model: [pytest.mark.xfail(strict=True, reason=why)] for model, why in MISSED.items()}
-    return [pytest.param(model, marks=marks.get(model, [])) for model in PROGRAMS]
-
-
-@pytest.mark.parametrize("model", cases())
+@pytest.mark.parametrize("model", list(PROGRAMS))
 def test_a_spoiled_artifact_stays_out(spoiled: Daemon, model: str) -> None:
     warning = rf"warning\S* {re.escape(model)}:1 batch={BATCH}: stays on eager \((\w+)\): (.*)"
     reasons = re.findall(warning, spoiled.log())

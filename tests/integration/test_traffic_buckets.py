@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import Daemon, eventually
 from tests.integration.test_cache_tools import ctl
 from tests.models import TOKENS_YAML
 
@@ -105,6 +106,41 @@ def test_automatic_buckets(model: Path, fresh_cache: Path, start: Callable[..., 
     models = f"--model-repository={model.parent}"
     plan = json.loads(ctl("--json", "--cache", fresh_cache, "plan", models))
     assert {row["bucket"] for row in plan["buckets"]} == chosen[0]
+
+
+def test_buckets_are_changed_behind_traffic(
+    model: Path, fresh_cache: Path, start: Callable[..., Daemon]
+) -> None:
+    """The version that serves is replaced by itself with other buckets; nobody notices."""
+    write(model, "buckets: auto\n")
+    stop, failures, answered = threading.Event(), [], []
+
+    def load() -> None:
+        with daemon.client() as client:
+            while not stop.is_set():
+                try:
+                    answered.append(ask(client, 10 + len(answered) % 3).shape[1])
+                except triton.InferenceServerException as error:
+                    failures.append(error)
+
+    with start(model.parent, "--rebucket-seconds=1", "--compile-jobs=1", cache=fresh_cache) as daemon:
+        daemon.wait_ready()
+        clients = [threading.Thread(target=load) for _ in range(2)]
+        for client in clients:
+            client.start()
+
+        def serves_them() -> bool:
+            return daemon.metric("stoker_tier_requests_total", tier="aot", bucket="batch=1,tokens=12") > 100
+
+        try:
+            eventually(serves_them, f"other buckets serve:\n{daemon.log()}", 300)
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+        assert failures == [] and set(answered) == {10, 11, 12}
+        assert "in place of" in daemon.log()
+        assert daemon.stop() == 0
 
 
 def test_damaged_traffic_is_set_aside(model: Path, tmp_path: Path, start: Callable[..., Daemon]) -> None:

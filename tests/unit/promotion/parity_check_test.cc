@@ -149,13 +149,13 @@ TEST(CompareOutputsTest, SmallOutputsGetASmallAbsoluteTolerance) {
   const auto thousandths = [](float first) {
     return std::vector{Floats({first, 0.001f, 0.001f, 0.001f})};
   };
-  // Within atol = 1e-4 of each other, and a tenth apart.
+  // 2 % apart, and less than the tolerance for outputs of magnitude 1.
   const Comparison wrong =
-      CompareOutputs(thousandths(0.001f), thousandths(0.00109f), {});
+      CompareOutputs(thousandths(0.001f), thousandths(0.00102f), {});
   EXPECT_FALSE(wrong.equal);
   EXPECT_TRUE(wrong.arguable);
   EXPECT_TRUE(
-      CompareOutputs(thousandths(0.001f), thousandths(0.0010001f), {}).equal);
+      CompareOutputs(thousandths(0.001f), thousandths(0.00100003f), {}).equal);
 }
 
 TEST(CompareOutputsTest, Fp64IsComparedMoreFinely) {
