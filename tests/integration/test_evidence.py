@@ -15,6 +15,7 @@ from tests.integration.daemon import STOKERCTL, Daemon, eventually, write_yaml
 
 Repository = Callable[..., Path]
 Start = Callable[..., Daemon]
+Unjudged = Callable[[Path], Path]
 
 
 def ctl(*arguments: object, code: int = 0) -> str:
@@ -28,9 +29,10 @@ def verdicts(cache: Path) -> list[Path]:
     return sorted(cache.glob("v1/notes/*/verdict-*.json"))
 
 
-def test_the_evidence_is_kept_and_shown(repository: Repository, start: Start, fresh_cache: Path) -> None:
+def test_the_evidence_is_kept_and_shown(repository: Repository, start: Start, unjudged: Unjudged) -> None:
     root = repository("mlp")
-    with start(root, cache=fresh_cache) as daemon:
+    cache = unjudged(root)
+    with start(root, cache=cache) as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
             for _ in range(20):
@@ -48,11 +50,11 @@ def test_the_evidence_is_kept_and_shown(repository: Repository, start: Start, fr
     assert table.splitlines()[0].split() == ["MODEL", "STATE"]
     assert [line.split()[:2] for line in table.splitlines()[4:]] == [["mlp:1", "batch=1"], ["mlp:1", "batch=8"]]
 
-    assert len(verdicts(fresh_cache)) == 2
-    verdict = json.loads(verdicts(fresh_cache)[0].read_text())
+    assert len(verdicts(cache)) == 2
+    verdict = json.loads(verdicts(cache)[0].read_text())
     assert verdict["refusal"] in ("", "profit") and verdict["pairs"] >= 11
     assert verdict["speedup_low"] <= verdict["speedup"] <= verdict["speedup_high"]
-    arguments = ("--cache", fresh_cache, "parity", "mlp", "--model-repository", root)
+    arguments = ("--cache", cache, "parity", "mlp", "--model-repository", root)
     listed = json.loads(ctl(*arguments, "--json"))
     cases = {row["bucket"]: [case["sizes"] for case in row["verdict"]["cases"]] for row in listed}
     assert cases == {
@@ -69,34 +71,35 @@ def test_the_evidence_is_kept_and_shown(repository: Repository, start: Start, fr
 
 
 def test_a_verdict_of_another_machine_is_timed_again_behind_traffic(
-    repository: Repository, start: Start, fresh_cache: Path
+    repository: Repository, start: Start, unjudged: Unjudged
 ) -> None:
     root = repository("mlp")
-    with start(root, cache=fresh_cache) as daemon:
+    cache = unjudged(root)
+    with start(root, cache=cache) as daemon:
         daemon.wait_ready()
         assert daemon.stop() == 0
-    for note in verdicts(fresh_cache):
+    for note in verdicts(cache):
         changed = json.loads(note.read_text())
         changed.update(measured_on="elsewhere", clear=True, promote=True, refusal="")
         note.write_text(json.dumps(changed))
-    with start(root, "--frozen", cache=fresh_cache) as daemon:
+    with start(root, "--frozen", cache=cache) as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
             eventually(lambda: daemon.log().count("timed again") == 2, f"both are:\n{daemon.log()}")
             check_mlp(client)
         assert daemon.stop() == 0
-    assert all(json.loads(note.read_text())["measured_on"] != "elsewhere" for note in verdicts(fresh_cache))
+    assert all(json.loads(note.read_text())["measured_on"] != "elsewhere" for note in verdicts(cache))
     # A clear verdict of this machine is not questioned, unless somebody asks.
-    for note in verdicts(fresh_cache):
+    for note in verdicts(cache):
         note.write_text(json.dumps({**json.loads(note.read_text()), "clear": True, "rtol": 0.5}))
-    with start(root, "--frozen", cache=fresh_cache) as daemon:
+    with start(root, "--frozen", cache=cache) as daemon:
         daemon.wait_ready()
         assert daemon.stop() == 0
         assert "timed again" not in daemon.log() and "eager tier opened" not in daemon.log()
-    with start(root, "--frozen", "--recheck-promotions", cache=fresh_cache) as daemon:
+    with start(root, "--frozen", "--recheck-promotions", cache=cache) as daemon:
         daemon.wait_ready()
         assert daemon.stop() == 0
-    assert all(json.loads(note.read_text())["rtol"] == 3e-5 for note in verdicts(fresh_cache))
+    assert all(json.loads(note.read_text())["rtol"] == 3e-5 for note in verdicts(cache))
 
 
 def only_failure(daemon: Daemon) -> str:
@@ -158,12 +161,14 @@ def test_a_program_that_answers_differently_each_time_stays_eager(
 
 
 def test_rounding_alone_is_judged_by_a_float64_run(
-    repository: Repository, start: Start, fresh_cache: Path
+    repository: Repository, start: Start, unjudged: Unjudged
 ) -> None:
-    with start(repository("cancelling"), cache=fresh_cache) as daemon:
+    root = repository("cancelling")
+    cache = unjudged(root)
+    with start(root, cache=cache) as daemon:
         daemon.wait_ready()
         assert daemon.stop() == 0
-    (note,) = verdicts(fresh_cache)
+    (note,) = verdicts(cache)
     verdict = json.loads(note.read_text())
     judged = [case for case in verdict["cases"] if "compiled_rmse" in case]
     assert judged, verdict
