@@ -48,7 +48,7 @@ std::optional<DimensionSizes> ShrunkSizes(const ModelSpec& spec,
 
 std::string Circumstances(const ModelSpec& spec) {
   std::string text =
-      absl::StrCat("3 ", spec.weights_digest, " ", spec.parity.rtol, " ",
+      absl::StrCat("4 ", spec.weights_digest, " ", spec.parity.rtol, " ",
                    spec.parity.atol, " ", spec.parity.cases);
   for (const InputSpec& input : spec.inputs) {
     absl::StrAppend(&text, " ", input.pad_value);

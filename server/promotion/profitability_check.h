@@ -60,8 +60,9 @@ bool IsEnough(const ProfitMeasurement& measurement, absl::Duration spent,
               const ProfitOptions& options);
 
 // Adds pairs, at least one, until the interval is to be looked at or
-// `stretch` has passed: the thread has other work too. The first call runs each
-// once without counting it: memory is touched and caches are filled.
+// `stretch` has passed: the thread has other work too. In the first pair, and
+// while runs are short, each form runs once before it is timed: memory is
+// touched and caches are filled.
 absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
                           ExecutionContext& context,
                           absl::Span<const Tensor> inputs, Clock& clock,

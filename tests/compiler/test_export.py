@@ -392,4 +392,8 @@ def test_the_models_of_the_integration_tests(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     module = models.MODELS[name]().module.eval()
     loaded = load_program(path).module()
-    torch.testing.assert_close(loaded(*model.args), module(*model.args), equal_nan=True)
+    answers = []
+    for form in (loaded, module):
+        torch.manual_seed(1)  # "random" draws from torch's generator
+        answers.append(form(*model.args))
+    torch.testing.assert_close(*answers, equal_nan=True)
