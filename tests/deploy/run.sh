@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Tests what lies in deploy/: alert rules, dashboards, the chart, the unit. Not part of
+# tests/run.sh. What a test needs and this machine lacks is said at the end, as SKIPPED
+# with the reason; exit code 0 when nothing failed.
+#
+#   tests/deploy/run.sh              everything
+#   tests/deploy/run.sh -k chart     what pytest's -k selects
+#
+# The dashboards' test runs the release build (build/release, or $STOKERD) and keeps
+# compiled artifacts in $STOKER_HOME/test-scratch. STOKER_REQUIRE_ALL=1: a skip is a failure.
+set -uo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/../../deploy/steps.sh"
+cd "$repo_root"
+
+case ${1:-} in
+  -h | --help)
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
+    exit 2
+    ;;
+esac
+python=$(venv_folder)/bin/python
+[ -x "$python" ] || fail "the Python environment is missing: run deploy/install.sh --tests"
+export STOKER_TEST_SCRATCH=${STOKER_TEST_SCRATCH:-$STOKER_HOME/test-scratch}
+report=$(mktemp)
+trap 'rm -f "$report"' EXIT
+"$python" -m pytest -q -rs tests/deploy "$@" | tee "$report"
+rc=${PIPESTATUS[0]}
+if [ "${STOKER_REQUIRE_ALL:-0}" = 1 ] && grep -q '^SKIPPED' "$report"; then
+  echo "stoker: STOKER_REQUIRE_ALL=1, and tests were skipped" >&2
+  rc=1
+fi
+exit "$rc"
