@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.deploy import tools
 from tests.deploy.queries import selectors, wrong_in
 from tests.metrics_reference_test import REPOSITORY
 
@@ -18,7 +19,6 @@ pytestmark = pytest.mark.slow
 FOLDER = REPOSITORY / "deploy/prometheus"
 RULES = FOLDER / "stoker.rules.yaml"
 TESTS = FOLDER / "stoker.rules.test.yaml"
-NO_PROMTOOL = "promtool is missing; deploy/install.sh --tests installs it (package prometheus)"
 SEVERITIES = {"critical", "warning", "info"}
 
 
@@ -35,11 +35,8 @@ def cases() -> list[dict]:
 
 
 def promtool(*arguments: str, folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:
-    if shutil.which("promtool") is None:
-        pytest.skip(NO_PROMTOOL)
-    return subprocess.run(
-        ["promtool", *arguments], cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [tools.of_package("promtool", "prometheus"), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_rules_are_clean() -> None:

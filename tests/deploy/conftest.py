@@ -1,0 +1,8 @@
+"""Everything here is slow, and needs the repository's root on the path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))

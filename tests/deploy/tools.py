@@ -1,0 +1,45 @@
+"""The tools that tests/deploy/install.sh installs, or the reason why a test is skipped."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.metrics_reference_test import REPOSITORY
+
+INSTALL = "tests/deploy/install.sh installs it"
+
+
+@functools.cache
+def _folder() -> Path:
+    script = 'source deploy/steps.sh; source tests/deploy/tools.sh; tools_folder'
+    done = subprocess.run(["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    return Path(done.stdout)
+
+
+def python() -> Path:
+    """The Python that has the schemas."""
+    path = _folder() / "bin/python"
+    if not path.exists():
+        pytest.skip(f"the environment with the schemas is missing; {INSTALL}")
+    return path
+
+
+def helm() -> str:
+    path = _folder() / "bin/helm"
+    found = str(path) if path.exists() else shutil.which("helm")
+    if found is None:
+        pytest.skip(f"helm is missing; {INSTALL}")
+    return found
+
+
+def of_package(name: str, package: str) -> str:
+    """A program of a Debian package of deploy/install.sh --tests."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is missing; deploy/install.sh --tests installs it (package {package})")
+    return found
