@@ -1,0 +1,312 @@
+"""deploy/charts/stoker: every set of values of ci/ renders to what Kubernetes' schemas take and Stoker understands."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy import tools
+from tests.metrics_reference_test import REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+CHART = REPOSITORY / "deploy/charts/stoker"
+CASES = sorted((CHART / "ci").glob("*.yaml"))
+CUSTOM = "monitoring.coreos.com/v1"
+KUBERNETES = "1.35"
+
+Object = dict[str, Any]
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([tools.helm(), *arguments], capture_output=True, text=True, timeout=60)
+
+
+def template(values: Path | None = None, *sets: str) -> subprocess.CompletedProcess[str]:
+    arguments = ["template", "release", str(CHART), "--namespace=inference"]
+    arguments += [f"--values={values}"] if values else []
+    return helm(*arguments, *(f"--set={one}" for one in sets))
+
+
+def render(values: Path | str | None = None, *sets: str) -> list[Object]:
+    path = CHART / f"ci/{values}.yaml" if isinstance(values, str) else values
+    done = template(path, *sets)
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def one(objects: list[Object], kind: str) -> Object:
+    found = [each for each in objects if each["kind"] == kind]
+    assert len(found) == 1, [each["kind"] for each in objects]
+    return found[0]
+
+
+def pod(objects: list[Object], kind: str = "Deployment") -> Object:
+    return one(objects, kind)["spec"]["template"]["spec"]
+
+
+def server(objects: list[Object]) -> Object:
+    return pod(objects)["containers"][0]
+
+
+def all_pods(objects: list[Object]) -> list[Object]:
+    return [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("Deployment", "Job")]
+
+
+each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+
+
+@each_case
+def test_lint(case: Path) -> None:
+    done = helm("lint", "--strict", str(CHART), f"--values={case}")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def schema_check(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(tools.python()), "-m", "kubernetes_validate", "--strict", "-k", f"{KUBERNETES}.0", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@each_case
+def test_the_objects_fit_kubernetes_schemas(case: Path, tmp_path: Path) -> None:
+    objects = [each for each in render(case) if each["apiVersion"] != CUSTOM]
+    assert {"Deployment", "Service"} <= {each["kind"] for each in objects}
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+    done = schema_check(tmp_path / "objects.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_misspelt_field_is_seen(tmp_path: Path) -> None:
+    objects = render("one-value")
+    server(objects)["livenessProb"] = server(objects).pop("livenessProbe")
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+    done = schema_check(tmp_path / "objects.yaml")
+    assert done.returncode != 0 and "livenessProb" in done.stdout + done.stderr
+
+
+def test_one_value_is_needed_and_enough() -> None:
+    missing = template()
+    assert missing.returncode != 0 and "model.source is missing" in missing.stderr
+    assert render(None, "model.source=pvc://models")
+
+
+@each_case
+def test_every_flag_is_one_of_stokerds(case: Path) -> None:
+    known = set(re.findall(r'(--[a-z][a-z-]+)[",]', (REPOSITORY / "server/main/options.cc").read_text()))
+    for spec in all_pods(render(case)):
+        for container in spec["containers"] + spec.get("initContainers", []):
+            flags = [argument.split("=")[0] for argument in container["args"]]
+            assert set(flags) <= known and len(set(flags)) == len(flags), flags
+
+
+@each_case
+def test_every_mount_has_its_volume(case: Path) -> None:
+    for spec in all_pods(render(case)):
+        volumes = [volume["name"] for volume in spec["volumes"]]
+        assert len(set(volumes)) == len(volumes)
+        mounted = set()
+        for container in spec["containers"] + spec.get("initContainers", []):
+            mounted |= {mount["name"] for mount in container["volumeMounts"]}
+            arguments = dict(a.split("=", 1) for a in container["args"] if "=" in a)
+            writable = [m["mountPath"] for m in container["volumeMounts"] if not m.get("readOnly")]
+            # Kubelets make the roots of volumes writable for a group, which Stoker refuses: a folder below.
+            assert any(arguments["--cache"].startswith(path + "/") for path in writable)
+        assert mounted == set(volumes)
+
+
+@each_case
+def test_the_pods_are_confined(case: Path) -> None:
+    for spec in all_pods(render(case)):
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["runAsUser"] > 0
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in spec["containers"] + spec.get("initContainers", []):
+            assert container["securityContext"] == {
+                "readOnlyRootFilesystem": True,
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["limits"]["memory"]
+
+
+@each_case
+def test_the_grace_period_fits_the_drain(case: Path) -> None:
+    objects = render(case)
+    drain = next(int(a.split("=")[1]) for a in server(objects)["args"] if a.startswith("--drain-seconds="))
+    stop = server(objects).get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+    assert pod(objects)["terminationGracePeriodSeconds"] == stop + drain + 10
+
+
+@each_case
+def test_the_probes_ask_services_that_exist(case: Path) -> None:
+    names = (REPOSITORY / "server/rpc/rpc_server.cc").read_text()
+    objects = render(case)
+    for probe in ("startup", "readiness", "liveness"):
+        asked = server(objects)[f"{probe}Probe"]["grpc"]
+        assert asked == {"port": 8001, "service": probe} and f'service == "{probe}"' in names
+    # The rollout waits longer than a start may take.
+    startup = server(objects)["startupProbe"]
+    budget = startup["periodSeconds"] * startup["failureThreshold"]
+    assert one(objects, "Deployment")["spec"]["progressDeadlineSeconds"] > budget
+    assert budget >= 300
+
+
+@pytest.mark.parametrize(
+    ("case", "flags", "volume"),
+    [
+        ("source-pvc", ["--cache-layer=/mnt/kernels", "--frozen", "--require-cache"], "persistentVolumeClaim"),
+        ("source-oci", ["--cache-layer=/mnt/kernels", "--frozen", "--require-cache"], "image"),
+        ("baked", ["--cache-layer=/kernels", "--frozen", "--require-cache"], None),
+        ("job", ["--cache-layer=/mnt/kernels/cache", "--frozen", "--require-cache"], "persistentVolumeClaim"),
+        ("one-value", ["--frozen"], None),
+        ("serve", [], None),
+    ],
+)
+def test_who_compiles(case: str, flags: list[str], volume: str | None) -> None:
+    objects = render(case)
+    asked = ("--cache-layer", "--frozen", "--require-cache")
+    assert [a for a in server(objects)["args"] if a.startswith(asked)] == flags
+    kernels = [each for each in pod(objects)["volumes"] if each["name"] == "kernels"]
+    assert [volume] == [next(key for key in each if key != "name") for each in kernels] or (not volume and not kernels)
+    jobs = [each for each in objects if each["kind"] == "Job"]
+    assert bool(jobs) == (case == "job")
+    assert bool(pod(objects).get("initContainers")) == (case == "one-value")
+
+
+def test_the_folders_of_sources() -> None:
+    spec = pod(render("source-pvc"))
+    mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
+    assert mounts["models"]["subPath"] == "nlp/current" and mounts["kernels"]["subPath"] == "v2026"
+    claims = {v["name"]: v["persistentVolumeClaim"] for v in spec["volumes"] if "persistentVolumeClaim" in v}
+    assert claims["models"] == {"claimName": "models", "readOnly": True}
+    spec = pod(render("source-oci"))
+    images = {v["name"]: v["image"]["reference"] for v in spec["volumes"] if "image" in v}
+    assert images["models"] == "registry.example/models/minilm:v1"
+    assert images["kernels"].startswith("registry.example/kernels/minilm@sha256:0000")
+    assert spec["containers"][0]["image"].startswith("registry.example/stoker@sha256:1111")
+    assert {m["name"]: m.get("subPath") for m in spec["containers"][0]["volumeMounts"]}["models"] == "models"
+
+
+def test_the_job_fills_what_the_servers_read() -> None:
+    objects = render("job")
+    job, claim = one(objects, "Job"), one(objects, "PersistentVolumeClaim")
+    filled = pod(objects, "Job")
+    assert "--warm-only" in filled["containers"][0]["args"]
+    assert "--cache=/mnt/kernels/cache" in filled["containers"][0]["args"]
+    assert job["spec"]["activeDeadlineSeconds"] == 1200
+    for spec, read_only in ((filled, None), (pod(objects), True)):
+        volume = next(v for v in spec["volumes"] if v["name"] == "kernels")["persistentVolumeClaim"]
+        assert volume["claimName"] == claim["metadata"]["name"] and volume.get("readOnly") == read_only
+    # Hooks come before the release: what the Job needs is a hook too, and comes before the Job.
+    weights = {
+        each["kind"]: int(each["metadata"]["annotations"]["helm.sh/hook-weight"])
+        for each in objects
+        if "helm.sh/hook" in each["metadata"].get("annotations", {})
+    }
+    assert weights["PersistentVolumeClaim"] < weights["Job"] > weights["ServiceAccount"]
+    assert filled["serviceAccountName"] == "release-stoker-warm"
+    # What the servers are selected by doesn't select the Job.
+    selector = one(objects, "Service")["spec"]["selector"]
+    assert not selector.items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    assert selector.items() <= one(objects, "Deployment")["spec"]["template"]["metadata"]["labels"].items()
+
+
+def test_everything_is_there() -> None:
+    objects = render("everything")
+    kinds = {each["kind"] for each in objects}
+    assert kinds == {
+        "ConfigMap", "Deployment", "HorizontalPodAutoscaler", "NetworkPolicy", "PodDisruptionBudget",
+        "PrometheusRule", "Service", "ServiceAccount", "ServiceMonitor",
+    }  # fmt: skip
+    assert "replicas" not in one(objects, "Deployment")["spec"]
+    scaler = one(objects, "HorizontalPodAutoscaler")["spec"]
+    assert scaler["scaleTargetRef"]["name"] == one(objects, "Deployment")["metadata"]["name"]
+    adapter = yaml.safe_load((REPOSITORY / "deploy/prometheus/adapter.yaml").read_text())
+    assert scaler["metrics"][0]["pods"]["metric"]["name"] == adapter["rules"][0]["name"]["as"]
+    assert {port["name"] for port in server(objects)["ports"]} == {"grpc", "metrics"}
+    assert one(objects, "ServiceMonitor")["spec"]["endpoints"][0]["port"] == "metrics"
+    policy = one(objects, "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == [8001, 8002]
+    assert all("from" in rule for rule in policy["ingress"])
+    closed = one(render("one-value"), "NetworkPolicy")["spec"]
+    assert closed["egress"] == []
+    monitor = one(render("everything", "metrics.monitor.kind=PodMonitor"), "PodMonitor")
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] == "metrics"
+
+
+def test_rules_and_dashboards_arrive_unchanged(tmp_path: Path) -> None:
+    objects = render("everything")
+    rules = yaml.safe_load((REPOSITORY / "deploy/prometheus/stoker.rules.yaml").read_text())
+    assert one(objects, "PrometheusRule")["spec"] == rules
+    boards = next(each for each in objects if each["metadata"]["name"].endswith("-dashboards"))
+    assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
+    files = sorted((REPOSITORY / "deploy/grafana/dashboards").glob("*.json"))
+    assert sorted(boards["data"]) == [f"stoker-{path.name}" for path in files]
+    for path in files:
+        assert json.loads(boards["data"][f"stoker-{path.name}"]) == json.loads(path.read_text())
+
+
+def test_a_package_holds_rules_and_dashboards(tmp_path: Path) -> None:
+    """They are links in the checkout."""
+    done = helm("package", str(CHART), f"--destination={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    package = next(tmp_path.glob("stoker-*.tgz"))
+    done = helm("template", "release", str(package), f"--values={CHART / 'ci/everything.yaml'}")
+    assert done.returncode == 0 and "StokerNotReady" in done.stdout and "stoker-overview" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("model.sauce=pvc://models", "sauce"),
+        ("model.source=models", "source"),
+        ("model.source=pvc://", "source"),
+        ("warm.mode=never", "mode"),
+        ("replicaCount=two", "replicaCount"),
+        ("server.drainSeconds=-1", "drainSeconds"),
+        ("image.digest=latest", "digest"),
+        ("metrics.monitor.kind=Probe", "kind"),
+        ("typo=1", "typo"),
+    ],
+)
+def test_wrong_values_are_refused(setting: str, expected: str) -> None:
+    done = template(CHART / "ci/one-value.yaml", setting)
+    assert done.returncode != 0 and expected in done.stderr
+
+
+def leaves(schema: Object, values: Object, path: str = "") -> list[str]:
+    """Values without a place in the schema, and places in the schema without a value."""
+    wrong = [f"{path}{key}: no default" for key in schema["properties"].keys() - values.keys() - {"global"}]
+    for key, value in values.items():
+        inner = schema["properties"].get(key)
+        if inner is None:
+            wrong.append(f"{path}{key}: not in the schema")
+        elif "properties" in inner:
+            assert inner["additionalProperties"] is False, key
+            wrong += leaves(inner, value, f"{path}{key}.")
+    return wrong
+
+
+def test_the_schema_and_the_defaults_agree() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert schema["additionalProperties"] is False
+    assert not leaves(schema, yaml.safe_load((CHART / "values.yaml").read_text()))
+
+
+def test_every_value_has_a_comment() -> None:
+    lines = (CHART / "values.yaml").read_text().splitlines()
+    bare = []
+    for number, line in enumerate(lines):
+        key = re.match(r"\s*(\w+):(.*)", line)
+        # A block's comments are at its fields.
+        if key and key[2].strip() and not lines[number - 1].lstrip().startswith("#"):
+            bare.append(line)
+    assert not bare, bare
