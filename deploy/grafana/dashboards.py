@@ -418,7 +418,10 @@ COLD_START = dashboard(
         "Cache hit rate",
         "Share of lookups since the start that found an artifact. Below 1 on servers that were warmed: the cache is for "
         "another CPU, torch or program; `stokerctl plan` says which.",
-        now('sum(stoker_cache_requests_total{$f, result="hit"}) / sum(stoker_cache_requests_total{$f})', "hits"),
+        now(
+            '(sum(stoker_cache_requests_total{$f, result="hit"}) or vector(0)) / sum(stoker_cache_requests_total{$f})',
+            "hits",
+        ),
         unit="percentunit",
         steps=[(None, RED), (0.5, ORANGE), (1, GREEN)],
     ),

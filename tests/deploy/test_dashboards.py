@@ -1,7 +1,8 @@
 """deploy/grafana: the dashboards are what their script writes, fit Grafana's schema, and every query has data.
 
-Two daemons are scraped by a real Prometheus while tritonclient loads them. One starts with an empty cache and
-compiles; the other is frozen with an empty cache. Together they show everything that a panel asks for.
+Three daemons are scraped by a real Prometheus while tritonclient loads them. One starts with an empty cache and
+compiles, one is frozen with an empty cache, one is frozen with the first one's cache as a layer. Together they show
+everything that a panel asks for.
 """
 
 from __future__ import annotations
@@ -122,30 +123,36 @@ def test_planted_faults_are_seen(good: str, bad: str, expected: str, tmp_path: P
 
 
 class Chain(torch.nn.Module):
-    """Pointwise operators in a row: compiled, they are one pass over memory and not twelve."""
+    """Pointwise operators in a row: compiled, they are one pass over memory and not many."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
-        for step in range(12):
+        for step in range(self.steps):
             x = (x * 1.01 + step).clamp(-50, 50)
         return {"y": x[:, :16]}
 
 
-def write_models(root: Path) -> None:
-    """chain has buckets that pay, tokens pads and refuses rows, slow refuses requests."""
-    (root / "chain/1").mkdir(parents=True)
+def write_chain(path: Path, steps: int) -> None:
+    path.parent.mkdir(parents=True)
     batch = torch.export.Dim("batch", min=1, max=16)
     example = (torch.randn(2, 65536),)
-    torch.export.save(
-        torch.export.export(Chain().eval(), example, dynamic_shapes=({0: batch},)), root / "chain/1/model.pt2"
-    )
-    # Ready at once, so that the compile is one after ready; a request of 5 rows fits no bucket.
-    write_yaml(root / "chain", ready_when="eager", max_batch_size=8, buckets={"batch": [1, 4]})
+    torch.export.save(torch.export.export(Chain(steps).eval(), example, dynamic_shapes=({0: batch},)), path)
+
+
+def write_models(root: Path, later: Path) -> None:
+    """chain has buckets that pay, tokens pads and refuses rows, slow refuses requests; later, a chain 2."""
+    write_chain(root / "chain/1/model.pt2", 12)
+    write_chain(later / "2/model.pt2", 10)
+    # A request of 5 rows fits no bucket.
+    write_yaml(root / "chain", max_batch_size=8, buckets={"batch": [1, 4]})
+    models.write("slow", root)
     models.write("tokens", root)
     text = (root / "tokens/model.yaml").read_text()
-    (root / "tokens/model.yaml").write_text(
-        text.replace("batch: [1, 4]", "batch: [4]").replace("tokens: [8, 32]", "tokens: [8]") + "ready_when: eager\n"
-    )
-    models.write("slow", root)
+    text = text.replace("batch: [1, 4]", "batch: [4]").replace("tokens: [8, 32]", "tokens: [8]")
+    (root / "tokens/model.yaml").write_text(text)
 
 
 def ask_chain(client: triton.InferenceServerClient, count: int) -> None:
@@ -238,28 +245,35 @@ def monitored(tmp_path_factory: pytest.TempPathFactory, kept: Path) -> Iterator[
     if not STOKERD.exists():
         pytest.skip(f"{STOKERD} is missing; tests/run.sh builds it, or name one in $STOKERD")
     folder = tmp_path_factory.mktemp("monitored")
-    write_models(folder / "models")
+    write_models(folder / "models", folder / "later")
     shutil.copytree(folder / "models/chain", folder / "frozen/chain")
     with ExitStack() as running:
         cache = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="monitored-", dir=kept)))
         headers = kept / "kernels/v1/scratch/headers"
         if headers.exists():
             shutil.copytree(headers, cache / "v1/scratch/headers", copy_function=os.link)
-        daemon = running.enter_context(
-            Daemon(folder / "models", cache, folder / "compiling.log", "--compile-jobs=1")
-        )
+        flags = ("--compile-jobs=1", "--repository-poll-seconds=0.2")
+        daemon = running.enter_context(Daemon(folder / "models", cache, folder / "compiling.log", *flags))
+
+        def compiled(version: int) -> float:
+            return daemon.metric("stoker_bucket_state", model="chain", version=str(version), state="compiled")
+
+        daemon.wait_ready(600)
+        assert compiled(1) == 2, daemon.log()
+        # A version that replaces one leaves the server ready: its compiles are compiles after ready.
+        (folder / "later/2").rename(folder / "models/chain/2")
+        eventually(lambda: compiled(2) == 2, f"chain:2 is compiled:\n{daemon.log()}", 600)
         frozen = running.enter_context(
             Daemon(folder / "frozen", folder / "empty", folder / "frozen.log", "--frozen")
         )
-        targets = [f"127.0.0.1:{one.metrics_port}" for one in (daemon, frozen)]
-        prometheus = running.enter_context(Prometheus(folder / "prometheus", targets, RULES))
-        daemon.wait_ready(120)
-        frozen.wait_ready(120)
-        settled = {"model": "chain", "state": "compiled"}
-        eventually(lambda: daemon.metric("stoker_bucket_state", **settled) == 2, "chain is compiled", 600)
-        eventually(
-            lambda: daemon.metric("stoker_compile_queue_length") == 0, f"all compiles are over: {daemon.log()}", 600
+        layer = f"--cache-layer={cache}"
+        layered = running.enter_context(
+            Daemon(folder / "frozen", folder / "upper", folder / "layered.log", "--frozen", "--require-cache", layer)
         )
+        targets = [f"127.0.0.1:{one.metrics_port}" for one in (daemon, frozen, layered)]
+        prometheus = running.enter_context(Prometheus(folder / "prometheus", targets, RULES))
+        frozen.wait_ready(120)
+        layered.wait_ready(120)
         counts = load(daemon.address)
         assert counts["refused"] and counts["invalid"] and sum(counts.values()) >= FEWEST_REQUESTS, counts
         time.sleep(2)  # the last scrape
@@ -275,18 +289,18 @@ def filled(expression: str, instance: str = ".*", model: str = ".*") -> str:
 @pytest.mark.parametrize(("board", "title", "expression"), queries())
 def test_every_query_has_data(monitored: Prometheus, board: str, title: str, expression: str) -> None:
     # `or vector(0)` always has data; the metric below it has to have some too.
-    for asked in {expression, expression.removesuffix(" or vector(0)")}:
+    for asked in {expression, expression.replace(" or vector(0)", "")}:
         assert monitored.values(filled(asked)), asked
 
 
 def test_the_filters_filter(monitored: Prometheus) -> None:
     instance = 'label_values(stoker_build_info, instance)'
-    assert len(monitored.label_values(instance)) == 2
+    assert len(monitored.label_values(instance)) == 3
     for path in FILES:
         for variable in json.loads(path.read_text())["templating"]["list"][1:]:
             assert monitored.label_values(filled(variable["query"]["query"])), variable["name"]
     for _, title, expression in queries():
-        assert not monitored.values(filled(expression.removesuffix(" or vector(0)"), instance="nobody")), title
+        assert not monitored.values(filled(expression.replace(" or vector(0)", ""), instance="nobody")), title
     expression = next(e for _, title, e in queries() if title == "Requests by tier")
     assert monitored.values(filled(expression, model="chain"))
     assert not monitored.values(filled(expression, model="nobody"))
@@ -296,8 +310,8 @@ def test_the_autoscalers_metric_has_data(monitored: Prometheus) -> None:
     rule = yaml.safe_load((REPOSITORY / "deploy/prometheus/adapter.yaml").read_text())["rules"][0]
     asked = rule["metricsQuery"].replace("<<.GroupBy>>", "instance").replace("<<.LabelMatchers>>", 'job="stoker"')
     waits = [value for _, value in monitored.values(asked)]
-    # The frozen server had no traffic: 0 and not nothing.
-    assert len(waits) == 2 and min(waits) == 0 < max(waits)
+    # The frozen servers had no traffic: 0 and not nothing.
+    assert len(waits) == 3 and min(waits) == 0 < max(waits)
 
 
 def test_the_rules_run_and_see_what_is_wrong(monitored: Prometheus) -> None:
