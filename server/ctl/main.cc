@@ -12,8 +12,8 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "base/cgroup_limits.h"
 #include "base/clock.h"
-#include "base/cpus.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "ctl/bucket_commands.h"
@@ -61,9 +61,7 @@ struct Arguments {
   double max_compile_seconds = 0;
   int64_t max_artifact_mb = 0;
 
-  int Cores() const {
-    return cores > 0 ? cores : static_cast<int>(UsableCpus().size());
-  }
+  int Cores() const { return cores > 0 ? cores : UsableCores(); }
   CacheLimits Limits() const {
     CacheLimits limits{.max_bytes = max_mb << 20};
     if (max_age_days > 0) limits.max_age = absl::Hours(24 * max_age_days);

@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/cgroup_limits.h"
 #include "base/clock.h"
-#include "base/cpus.h"
 #include "base/files.h"
 #include "base/heap_trimmer.h"
 #include "compile_broker/compile_broker.h"
@@ -154,7 +154,7 @@ int Serve(const Options& options) {
   ModelManagerOptions manager_options;
   manager_options.poll_interval = options.repository_poll;
   manager_options.rebucket_interval = options.rebucket;
-  manager_options.cores = static_cast<int>(UsableCpus().size());
+  manager_options.cores = UsableCores();
   manager_options.toolchain = toolchain;
   manager_options.verify_promotions = options.promotion_checks;
   manager_options.require_cache = options.require_cache;

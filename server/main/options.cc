@@ -12,7 +12,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/memory_limit.h"
+#include "base/cgroup_limits.h"
 #include "kernel_cache/cache_folder.h"
 
 namespace stoker {

@@ -1,7 +1,8 @@
-#include "base/memory_limit.h"
+#include "base/cgroup_limits.h"
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -11,9 +12,9 @@
 namespace stoker {
 namespace {
 
-class MemoryLimitTest : public ::testing::Test {
+class CgroupLimitsTest : public ::testing::Test {
  protected:
-  MemoryLimitTest() {
+  CgroupLimitsTest() {
     Write("proc/meminfo", "MemTotal:       1000 kB\nMemFree:    10 kB\n");
   }
   void Write(const std::string& path, const std::string& content) {
@@ -26,13 +27,13 @@ class MemoryLimitTest : public ::testing::Test {
   const TempFolder root_;
 };
 
-TEST_F(MemoryLimitTest, OfTheMachineWithoutGroups) {
+TEST_F(CgroupLimitsTest, MemoryOfTheMachineWithoutGroups) {
   EXPECT_EQ(Limit(), 1024'000);
   Write("proc/self/cgroup", "0::/\n");
   EXPECT_EQ(Limit(), 1024'000);
 }
 
-TEST_F(MemoryLimitTest, Version2TakesTheLeastOnTheWayUp) {
+TEST_F(CgroupLimitsTest, MemoryVersion2TakesTheLeastOnTheWayUp) {
   Write("proc/self/cgroup", "0::/pods/one\n");
   Write("sys/fs/cgroup/pods/one/memory.max", "max\n");
   EXPECT_EQ(Limit(), 1024'000);
@@ -44,7 +45,7 @@ TEST_F(MemoryLimitTest, Version2TakesTheLeastOnTheWayUp) {
   EXPECT_EQ(Limit(), 400'000);
 }
 
-TEST_F(MemoryLimitTest, Version1) {
+TEST_F(CgroupLimitsTest, MemoryVersion1) {
   Write("proc/self/cgroup", "5:devices:/a\n4:memory:/box\n0::/\n");
   // What version 1 says where there is no limit.
   Write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
@@ -53,7 +54,7 @@ TEST_F(MemoryLimitTest, Version1) {
   EXPECT_EQ(Limit(), 300'000);
 }
 
-TEST_F(MemoryLimitTest, NonsenseLimitsNothing) {
+TEST_F(CgroupLimitsTest, MemoryNonsenseLimitsNothing) {
   Write("proc/self/cgroup", "nonsense\n0::relative\n0::/a:b\n");
   Write("sys/fs/cgroup/memory.max", "much\n");
   EXPECT_EQ(Limit(), 1024'000);
@@ -62,6 +63,30 @@ TEST_F(MemoryLimitTest, NonsenseLimitsNothing) {
 TEST(MemoryLimit, OfThisMachine) {
   EXPECT_GT(MemoryLimit(), int64_t{64} << 20);
   EXPECT_LT(MemoryLimit(), int64_t{1} << 50);
+}
+
+TEST_F(CgroupLimitsTest, CpusOfVersion2) {
+  Write("proc/self/cgroup", "0::/pods/one\n");
+  EXPECT_TRUE(std::isinf(CpuLimit(root_.path() + "/")));
+  Write("sys/fs/cgroup/pods/one/cpu.max", "max 100000\n");
+  EXPECT_TRUE(std::isinf(CpuLimit(root_.path() + "/")));
+  Write("sys/fs/cgroup/pods/cpu.max", "400000 100000\n");
+  EXPECT_EQ(CpuLimit(root_.path() + "/"), 4);
+  Write("sys/fs/cgroup/pods/one/cpu.max", "150000 100000\n");
+  EXPECT_EQ(CpuLimit(root_.path() + "/"), 1.5);
+}
+
+TEST_F(CgroupLimitsTest, CpusOfVersion1) {
+  Write("proc/self/cgroup", "4:cpu,cpuacct:/box\n");
+  Write("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "-1\n");
+  Write("sys/fs/cgroup/cpu/box/cpu.cfs_period_us", "100000\n");
+  EXPECT_TRUE(std::isinf(CpuLimit(root_.path() + "/")));
+  Write("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "200000\n");
+  EXPECT_EQ(CpuLimit(root_.path() + "/"), 2);
+}
+
+TEST_F(CgroupLimitsTest, SomeCoreIsAlwaysUsable) {
+  EXPECT_GE(UsableCores(), 1);
 }
 
 }  // namespace

@@ -1,0 +1,138 @@
+#include "base/cgroup_limits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "base/cpus.h"
+
+namespace stoker {
+namespace {
+
+constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+// "MemTotal:       24643552 kB"
+int64_t MachineMemory(const std::string& root) {
+  std::ifstream file(root + "proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> words =
+        absl::StrSplit(line, ' ', absl::SkipEmpty());
+    int64_t kib = 0;
+    if (words.size() >= 2 && words[0] == "MemTotal:" &&
+        absl::SimpleAtoi(words[1], &kib)) {
+      return kib * 1024;
+    }
+  }
+  return kNone;
+}
+
+// A file with one number, or "max".
+int64_t Limit(const std::string& path) {
+  std::ifstream file(path);
+  std::string text;
+  int64_t bytes = 0;
+  if (!std::getline(file, text) || !absl::SimpleAtoi(text, &bytes) ||
+      bytes <= 0) {
+    return kNone;
+  }
+  return bytes;
+}
+
+// "200000 100000", or "max 100000": microseconds of each period.
+double CpuMax(const std::string& folder) {
+  std::ifstream file(folder + "/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (!(file >> quota >> period) || quota <= 0 || period <= 0) return kNoQuota;
+  return quota / period;
+}
+
+double CfsQuota(const std::string& folder) {
+  std::ifstream quota_file(folder + "/cpu.cfs_quota_us");
+  std::ifstream period_file(folder + "/cpu.cfs_period_us");
+  double quota = 0;
+  double period = 0;
+  if (!(quota_file >> quota) || !(period_file >> period) || quota <= 0 ||
+      period <= 0) {
+    return kNoQuota;
+  }
+  return quota / period;
+}
+
+// Of the group and of all that hold it: each may set a limit of its own.
+// `limit_of` reads a group's folder.
+template <typename Read>
+auto Least(const std::string& mount, std::string group, Read limit_of) {
+  auto least = limit_of(mount);
+  while (group.size() > 1) {
+    least = std::min(least, limit_of(mount + group));
+    group.resize(group.rfind('/'));
+  }
+  return least;
+}
+
+int64_t LeastLimit(const std::string& mount, const std::string& group,
+                   const std::string& file) {
+  return Least(mount, group, [&file](const std::string& folder) {
+    return Limit(folder + "/" + file);
+  });
+}
+
+// Calls `with(controllers, group)` for each line of /proc/self/cgroup:
+// "4:memory:/group" in version 1, "0::/group" in version 2.
+template <typename With>
+void ForEachGroup(const std::string& root, With with) {
+  std::ifstream groups(root + "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::vector<std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (parts.size() != 3 || parts[2].empty() || parts[2][0] != '/') continue;
+    if (parts[0] == "0" || !parts[1].empty()) with(parts[1], parts[2]);
+  }
+}
+
+}  // namespace
+
+int64_t MemoryLimit(const std::string& root) {
+  int64_t least = MachineMemory(root);
+  const std::string mount = root + "sys/fs/cgroup";
+  ForEachGroup(
+      root, [&](const std::string& controllers, const std::string& group) {
+        if (controllers.empty()) {
+          least = std::min(least, LeastLimit(mount, group, "memory.max"));
+        } else if (controllers == "memory") {
+          least = std::min(least, LeastLimit(mount + "/memory", group,
+                                             "memory.limit_in_bytes"));
+        }
+      });
+  return least;
+}
+
+double CpuLimit(const std::string& root) {
+  double least = kNoQuota;
+  const std::string mount = root + "sys/fs/cgroup";
+  ForEachGroup(
+      root, [&](const std::string& controllers, const std::string& group) {
+        if (controllers.empty()) {
+          least = std::min(least, Least(mount, group, CpuMax));
+        } else if (controllers == "cpu" || controllers == "cpu,cpuacct") {
+          least = std::min(least, Least(mount + "/cpu", group, CfsQuota));
+        }
+      });
+  return least;
+}
+
+int UsableCores() {
+  const auto affinity = static_cast<double>(UsableCpus().size());
+  return static_cast<int>(
+      std::max(1.0, std::min(affinity, std::ceil(CpuLimit()))));
+}
+
+}  // namespace stoker
