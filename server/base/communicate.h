@@ -13,7 +13,7 @@ namespace stoker {
 
 struct Conversation {
   std::string reply;  // from the child's reply pipe, whole
-  std::string log;    // the last 64 KiB of its stdout and stderr
+  std::string log;    // the end of its stdout and stderr, 64 to 128 KiB
   std::string end;    // Subprocess::Wait's, or "was silent for 2m"
 };
 

@@ -10,12 +10,6 @@ namespace {
 // Joins of joins are left out beyond this; their tasks don't share batches.
 constexpr size_t kMostLanes = 256;
 
-double Volume(absl::Span<const int64_t> sizes) {
-  double volume = 1;
-  for (const int64_t size : sizes) volume *= static_cast<double>(size);
-  return volume;
-}
-
 }  // namespace
 
 Lanes::Lanes(std::vector<ShapeBucket> buckets, std::vector<bool> paddable,

@@ -16,13 +16,13 @@
 #include "ctl/output.h"
 #include "metrics/catalog.h"
 #include "metrics/metrics_page.h"
+#include "models/version_labels.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
 namespace {
 
 using Json = nlohmann::json;
-using Labels = std::map<std::string, std::string>;
 
 // The value of the label `state` whose sample is 1.
 std::string StateOf(const MetricsPage& page, const MetricDef& metric,
@@ -40,11 +40,6 @@ std::string StateOf(const MetricsPage& page, const MetricDef& metric,
 double Sum(const MetricsPage& page, const MetricDef& metric,
            const Labels& labels) {
   return page.Sum(std::string(metric.name), labels);
-}
-
-Labels With(Labels labels, const char* name, const char* value) {
-  labels[name] = value;
-  return labels;
 }
 
 struct Row {

@@ -134,6 +134,8 @@ class KernelCache {
   static constexpr std::string_view kPinNote = "pinned";
   // Notes that begin so are about one machine (models/first_run.h).
   static constexpr std::string_view kRanNotePrefix = "ran-on-";
+  // Notes that begin so hold a promotion's verdict (promotion/verdict.h).
+  static constexpr std::string_view kVerdictNotePrefix = "verdict-";
   // Notes that begin so are for people, and large.
   static constexpr std::string_view kReproducerNotePrefix = "reproducer-";
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "kernel_cache/json_field.h"
 #include "models/parity_cases.h"
@@ -73,7 +74,8 @@ std::optional<DimensionSizes> BucketOf(const Json& factors,
 std::optional<Verdict> AnyVerdict(const KernelCache& cache,
                                   const ArtifactKey& key) {
   for (const std::string& name : cache.NoteNames(key)) {
-    if (!absl::StartsWith(name, "verdict-")) continue;
+    if (!absl::StartsWith(name, Absl(KernelCache::kVerdictNotePrefix)))
+      continue;
     const std::optional<std::string> note = cache.ReadNote(key, name);
     Verdict verdict;
     if (note.has_value() && ParseVerdict(*note, verdict)) return verdict;

@@ -43,8 +43,10 @@ struct Managed {
   std::shared_ptr<const ModelSpec>
       spec;  // null: the repository could not read it
   bool wanted = true;
-  bool replaced = false;     // by itself with other buckets
-  bool replacement = false;  // of itself with other buckets: serves when warm
+  bool replaced = false;  // by itself with other buckets
+  // What takes the place of itself with other buckets, and serves when warm:
+  // the spec with those.
+  std::shared_ptr<const ModelSpec> replacement;
   VersionState state = VersionState::kNew;
   std::string reason;
   std::shared_ptr<ModelVersion> running;
@@ -72,6 +74,17 @@ absl::Status WhyNot(const std::vector<VersionStatus>& index,
   }
   return absl::NotFoundError(
       absl::StrCat(who, "version ", version, " is not found"));
+}
+
+// The spec with these buckets, which are remembered.
+std::shared_ptr<const ModelSpec> TakeBuckets(const ModelSpec& spec,
+                                             AutoBuckets chosen,
+                                             ModelTraffic& recorded) {
+  spdlog::info("{}: buckets: auto: {}", spec.Label(), chosen.why);
+  if (chosen.changed) recorded.SetChosen(chosen.buckets);
+  auto changed = std::make_shared<ModelSpec>(spec);
+  changed->buckets = std::move(chosen.buckets);
+  return changed;
 }
 
 }  // namespace
@@ -274,12 +287,7 @@ std::shared_ptr<const ModelSpec> ModelManager::Impl::WithChosenBuckets(
   if (!spec->auto_buckets || !spec->compile || deps.cache == nullptr) {
     return spec;
   }
-  AutoBuckets chosen = ChooseBucketsOf(*spec, recorded);
-  spdlog::info("{}: buckets: auto: {}", spec->Label(), chosen.why);
-  if (chosen.changed) recorded.SetChosen(chosen.buckets);
-  auto changed = std::make_shared<ModelSpec>(*spec);
-  changed->buckets = std::move(chosen.buckets);
-  return changed;
+  return TakeBuckets(*spec, ChooseBucketsOf(*spec, recorded), recorded);
 }
 
 // Versions whose traffic asks for other buckets by now are loaded once more,
@@ -293,16 +301,17 @@ void ModelManager::Impl::Rebucket() {
         !managed->running->Progress().empty()) {
       continue;
     }
-    if (!ChooseBucketsOf(*managed->spec, *traffic.Of(*managed->spec)).changed) {
-      continue;
-    }
+    const std::shared_ptr<ModelTraffic> recorded = traffic.Of(*managed->spec);
+    AutoBuckets chosen = ChooseBucketsOf(*managed->spec, *recorded);
+    if (!chosen.changed) continue;
     managed->wanted = false;
     managed->replaced = true;
     auto successor = std::make_shared<Managed>();
     successor->model = managed->model;
     successor->version = managed->version;
     successor->spec = managed->spec;
-    successor->replacement = true;
+    successor->replacement =
+        TakeBuckets(*managed->spec, std::move(chosen), *recorded);
     successors.push_back(std::move(successor));
   }
   versions.insert(versions.end(), successors.begin(), successors.end());
@@ -313,7 +322,10 @@ void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
   VersionDeps with_traffic = deps;
   with_traffic.traffic = traffic.Of(*managed->spec);
   managed->running = std::make_shared<ModelVersion>(
-      WithChosenBuckets(managed->spec, *with_traffic.traffic), with_traffic);
+      managed->replacement != nullptr
+          ? managed->replacement
+          : WithChosenBuckets(managed->spec, *with_traffic.traffic),
+      with_traffic);
   // Events may come after the version was let go, hence the weak pointer.
   managed->loader = Thread(absl::StrCat("load-", managed->model),
                            [this, weak = std::weak_ptr<Managed>(managed),
@@ -350,9 +362,9 @@ void ModelManager::Impl::Loaded(Managed& managed, const absl::Status& status) {
     managed.running.reset();
     return;
   }
-  const bool serve_now =
-      (managed.spec->ready_when == ReadyWhen::kEager && !managed.replacement) ||
-      managed.running->Progress().empty();
+  const bool serve_now = (managed.spec->ready_when == ReadyWhen::kEager &&
+                          managed.replacement == nullptr) ||
+                         managed.running->Progress().empty();
   Transition(managed,
              serve_now ? VersionState::kServing : VersionState::kWarming);
 }

@@ -140,6 +140,14 @@ class ModelVersion final : private BatchRunner {
   // to a settled slot.
   void Settle(const WarmupStep& step, const CacheEntry& entry,
               const absl::Status& survived);
+  struct Opened {
+    std::vector<std::shared_ptr<Executable>> executables;  // by device thread
+    absl::Duration first_run;                              // the shortest
+  };
+  // `survived`: its first run in a child process.
+  absl::StatusOr<Opened> OpenAndRun(const WarmupStep& step,
+                                    const CacheEntry& entry,
+                                    const absl::Status& survived);
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Open(
       const CacheEntry& entry);
   // Each on its device thread; returns the shortest time.

@@ -114,7 +114,8 @@ std::vector<PaddedSizes> PaddedAlongEach(const ModelSpec& spec,
 }
 
 std::string VerdictNoteName(const ModelSpec& spec) {
-  return absl::StrCat("verdict-", Circumstances(spec), ".json");
+  return absl::StrCat(Absl(KernelCache::kVerdictNotePrefix),
+                      Circumstances(spec), ".json");
 }
 
 std::string ReproducerNoteName(const ModelSpec& spec) {

@@ -133,18 +133,14 @@ absl::Status ModelVersion::ProvePadding(Executable& eager) {
   if (!deps_.verify_promotions || spec_->buckets.empty()) {
     return absl::OkStatus();
   }
-  const auto by_volume = [](const ShapeBucket& bucket) {
-    double volume = 1;
-    for (const int64_t size : bucket.sizes) volume *= static_cast<double>(size);
-    return volume;
-  };
   // The cheapest bucket that shows most: along as many dimensions as any.
   const ShapeBucket* chosen = nullptr;
   size_t most = 0;
   for (const ShapeBucket& bucket : spec_->buckets) {
     const size_t along = PaddedAlongEach(*spec_, bucket).size();
     if (along < most || along == 0) continue;
-    if (along == most && by_volume(bucket) >= by_volume(*chosen)) continue;
+    if (along == most && Volume(bucket.sizes) >= Volume(chosen->sizes))
+      continue;
     most = along;
     chosen = &bucket;
   }
@@ -279,28 +275,19 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
     return;
   }
   slot.SetState(BucketState::kOpening);
-  absl::StatusOr<std::vector<std::shared_ptr<Executable>>> executables =
-      absl::UnknownError("not opened");
-  if (survived.ok()) executables = Open(entry);
-  absl::Status opened = survived.ok() ? executables.status() : survived;
-  absl::Duration first_run = absl::InfiniteDuration();
-  if (opened.ok()) {
-    auto ran = RunOnce(*executables,
-                       InputsOf(*spec_, bucket(step.bucket).sizes, /*seed=*/0));
-    opened = ran.status();
-    if (ran.ok()) first_run = *ran;
-  }
+  absl::StatusOr<Opened> opened = OpenAndRun(step, entry, survived);
   if (stopping()) return;
-  if (!opened.ok()) {
-    if (!absl::IsFailedPrecondition(opened)) {
-      deps_.cache->Quarantine(entry, Std(opened.message()));
+  if (const absl::Status& status = opened.status(); !status.ok()) {
+    if (!absl::IsFailedPrecondition(status)) {
+      deps_.cache->Quarantine(entry, Std(status.message()));
     }
-    refuse("open", std::string(opened.message()));
+    refuse("open", std::string(status.message()));
     return;
   }
   if (deps_.verify_promotions && !known) {
     slot.SetState(BucketState::kChecking);
-    absl::StatusOr<Verdict> checked = Check(step, entry, *executables->front());
+    absl::StatusOr<Verdict> checked =
+        Check(step, entry, *opened->executables.front());
     if (stopping()) return;
     if (!checked.ok()) {
       refuse(absl::IsResourceExhausted(checked.status()) ? "memory" : "parity",
@@ -314,7 +301,21 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
       return;
     }
   }
-  Promote(step, entry, *std::move(executables), verdict, first_run);
+  Promote(step, entry, std::move(opened->executables), verdict,
+          opened->first_run);
+}
+
+absl::StatusOr<ModelVersion::Opened> ModelVersion::OpenAndRun(
+    const WarmupStep& step, const CacheEntry& entry,
+    const absl::Status& survived) {
+  RETURN_IF_ERROR(survived);
+  Opened opened;
+  ASSIGN_OR_RETURN(opened.executables, Open(entry));
+  ASSIGN_OR_RETURN(
+      opened.first_run,
+      RunOnce(opened.executables,
+              InputsOf(*spec_, bucket(step.bucket).sizes, /*seed=*/0)));
+  return opened;
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Executable>>> ModelVersion::Open(
@@ -401,16 +402,12 @@ absl::Status ModelVersion::MeasureAgain(const WarmupStep& step,
   BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
   ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager, Eager());
   const bool serves = slot.Read().state == BucketState::kCompiled;
-  std::vector<std::shared_ptr<Executable>> opened;
+  Opened opened;
   if (!serves) {
-    RETURN_IF_ERROR(Survive({&entry, 1})[0]);
-    ASSIGN_OR_RETURN(opened, Open(entry));
-    RETURN_IF_ERROR(
-        RunOnce(opened, InputsOf(*spec_, bucket(step.bucket).sizes, 0))
-            .status());
+    ASSIGN_OR_RETURN(opened, OpenAndRun(step, entry, Survive({&entry, 1})[0]));
   }
   const std::shared_ptr<Executable> candidate =
-      serves ? slot.executable(0) : opened.front();
+      serves ? slot.executable(0) : opened.executables.front();
   if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
   RETURN_IF_ERROR(Checker().Measure(*eager, *candidate, bucket(step.bucket),
                                     entry.bytes, verdict));
@@ -423,7 +420,8 @@ absl::Status ModelVersion::MeasureAgain(const WarmupStep& step,
         .Add();
     FallBack(step.bucket, verdict.refusal, verdict.reason);
   } else if (!serves && verdict.promote) {
-    Promote(step, entry, std::move(opened), verdict, absl::InfiniteDuration());
+    Promote(step, entry, std::move(opened.executables), verdict,
+            opened.first_run);
   }
   return absl::OkStatus();
 }

@@ -58,12 +58,6 @@ std::optional<RunCost> LeastDeviation(const std::vector<Point>& points) {
 
 }  // namespace
 
-double Volume(absl::Span<const int64_t> sizes) {
-  double volume = 1;
-  for (const int64_t size : sizes) volume *= static_cast<double>(size);
-  return volume;
-}
-
 RunCost FitRunCost(absl::Span<const MeasuredRun> runs) {
   std::vector<Point> points;
   double least = 0, most = 0;

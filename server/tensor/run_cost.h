@@ -14,9 +14,6 @@ struct MeasuredRun {
   double seconds = 0;  // more than 0
 };
 
-// Product of the sizes; 1 without any.
-double Volume(absl::Span<const int64_t> sizes);
-
 struct RunCost {
   double fixed = 0;        // at least 0
   double per_element = 0;  // more than 0

@@ -1,25 +1,16 @@
 #include "tensor/shape_bucket.h"
 
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace stoker {
-namespace {
 
-// Product of the sizes, saturating: only its order matters.
-int64_t Volume(absl::Span<const int64_t> sizes) {
-  int64_t volume = 1;
-  for (int64_t size : sizes) {
-    if (__builtin_mul_overflow(volume, size, &volume)) {
-      return std::numeric_limits<int64_t>::max();
-    }
-  }
+double Volume(absl::Span<const int64_t> sizes) {
+  double volume = 1;
+  for (const int64_t size : sizes) volume *= static_cast<double>(size);
   return volume;
 }
-
-}  // namespace
 
 std::string BucketName(const ShapeBucket& bucket,
                        absl::Span<const std::string> dimension_names) {
@@ -39,7 +30,7 @@ BucketTable::BucketTable(std::vector<ShapeBucket> buckets,
 
 std::optional<int> BucketTable::Match(absl::Span<const int64_t> sizes) const {
   std::optional<int> best;
-  int64_t best_volume = 0;
+  double best_volume = 0;
   for (size_t i = 0; i < buckets_.size(); ++i) {
     const DimensionSizes& bucket = buckets_[i].sizes;
     if (bucket.size() != sizes.size()) continue;
@@ -49,7 +40,7 @@ std::optional<int> BucketTable::Match(absl::Span<const int64_t> sizes) const {
       holds = may_pad ? sizes[d] <= bucket[d] : sizes[d] == bucket[d];
     }
     if (!holds) continue;
-    const int64_t volume = Volume(bucket);
+    const double volume = Volume(bucket);
     if (!best || volume < best_volume) {
       best = static_cast<int>(i);
       best_volume = volume;

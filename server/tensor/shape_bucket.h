@@ -21,6 +21,9 @@ struct ShapeBucket {
   friend bool operator==(const ShapeBucket&, const ShapeBucket&) = default;
 };
 
+// Product of the sizes; 1 without any.
+double Volume(absl::Span<const int64_t> sizes);
+
 // "batch=8,tokens=32"; "static" for a model without dimensions.
 std::string BucketName(const ShapeBucket& bucket,
                        absl::Span<const std::string> dimension_names);

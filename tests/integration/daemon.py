@@ -31,6 +31,13 @@ def eventually(condition: Callable[[], bool], what: str, seconds: float = 120) -
         time.sleep(0.02)
 
 
+def ctl(*arguments: object, code: int = 0) -> str:
+    """What stokerctl prints; the test fails when it ends with another code."""
+    done = subprocess.run([STOKERCTL, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    return done.stdout if code in (0, 1) else done.stderr
+
+
 class Daemon:
     """A running stokerd. Use as a context manager."""
 

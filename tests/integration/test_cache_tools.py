@@ -11,14 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients import check_mlp
-from tests.integration.daemon import STOKERCTL, STOKERD, Daemon, eventually, write_yaml
-
-
-def ctl(*arguments: object, code: int = 0) -> str:
-    """What stokerctl prints; the test fails when it ends with another code."""
-    done = subprocess.run([STOKERCTL, *map(str, arguments)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    return done.stdout if code in (0, 1) else done.stderr
+from tests.integration.daemon import STOKERD, Daemon, ctl, eventually, write_yaml
 
 
 def warm(root: Path, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

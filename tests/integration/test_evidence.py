@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,22 +10,24 @@ import numpy as np
 import pytest
 
 from tests.integration.clients import check_mlp, infer, rows
-from tests.integration.daemon import STOKERCTL, Daemon, eventually, write_yaml
+from tests.integration.daemon import Daemon, ctl, eventually, write_yaml
 
 Repository = Callable[..., Path]
 Start = Callable[..., Daemon]
 Unjudged = Callable[[Path], Path]
 
 
-def ctl(*arguments: object, code: int = 0) -> str:
-    """What stokerctl prints; the test fails when it ends with another code."""
-    done = subprocess.run([STOKERCTL, *map(str, arguments)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
-    return done.stdout
-
-
 def verdicts(cache: Path) -> list[Path]:
     return sorted(cache.glob("v1/notes/*/verdict-*.json"))
+
+
+def judged(root: Path, start: Start, unjudged: Unjudged) -> Path:
+    """A kernel cache with today's verdicts on the repository."""
+    cache = unjudged(root)
+    with start(root, cache=cache) as daemon:
+        daemon.wait_ready()
+        assert daemon.stop() == 0
+    return cache
 
 
 def test_the_evidence_is_kept_and_shown(repository: Repository, start: Start, unjudged: Unjudged) -> None:
@@ -74,10 +75,7 @@ def test_a_verdict_of_another_machine_is_timed_again_behind_traffic(
     repository: Repository, start: Start, unjudged: Unjudged
 ) -> None:
     root = repository("mlp")
-    cache = unjudged(root)
-    with start(root, cache=cache) as daemon:
-        daemon.wait_ready()
-        assert daemon.stop() == 0
+    cache = judged(root, start, unjudged)
     for note in verdicts(cache):
         changed = json.loads(note.read_text())
         changed.update(measured_on="elsewhere", clear=True, promote=True, refusal="")
@@ -164,14 +162,11 @@ def test_rounding_alone_is_judged_by_a_float64_run(
     repository: Repository, start: Start, unjudged: Unjudged
 ) -> None:
     root = repository("cancelling")
-    cache = unjudged(root)
-    with start(root, cache=cache) as daemon:
-        daemon.wait_ready()
-        assert daemon.stop() == 0
+    cache = judged(root, start, unjudged)
     (note,) = verdicts(cache)
     verdict = json.loads(note.read_text())
-    judged = [case for case in verdict["cases"] if "compiled_rmse" in case]
-    assert judged, verdict
-    for case in judged:
+    arbitrated = [case for case in verdict["cases"] if "compiled_rmse" in case]
+    assert arbitrated, verdict
+    for case in arbitrated:
         assert case["eager_rmse"] > 0
         assert (case["difference"] == "") == (case["compiled_rmse"] <= 2 * case["eager_rmse"])

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import tritonclient.grpc as triton
 
-from tests.integration.daemon import Daemon, eventually
-from tests.integration.test_cache_tools import ctl
+from tests.integration.daemon import Daemon, ctl, eventually
 from tests.models import TOKENS_YAML
 
+# Between two requests of a client, so that the compiler has the cores most of the time.
+PAUSE_SECONDS = 0.01
 DIMENSIONS = TOKENS_YAML.split("max_batch_size: 4\n")[1].split("buckets:")[0]
 
 
@@ -117,7 +118,7 @@ def test_buckets_are_changed_behind_traffic(
 
     def load() -> None:
         with daemon.client() as client:
-            while not stop.is_set():
+            while not stop.wait(PAUSE_SECONDS):
                 try:
                     answered.append(ask(client, 10 + len(answered) % 3).shape[1])
                 except triton.InferenceServerException as error:

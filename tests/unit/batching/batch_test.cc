@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tests/fakes/fake_batch_runner.h"
-#include "tests/unit/batching/tensors.h"
+#include "tests/fakes/tensors.h"
 #include "tests/unit/batching/token_model.h"
 
 namespace stoker {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "batching/batcher.h"
+#include "tests/fakes/tensors.h"
 #include "tests/unit/batching/batcher_fixture.h"
-#include "tests/unit/batching/tensors.h"
 
 namespace stoker {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "tests/fakes/tensors.h"
 #include "tests/unit/batching/batcher_fixture.h"
-#include "tests/unit/batching/tensors.h"
 
 namespace stoker {
 namespace {

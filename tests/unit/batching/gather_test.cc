@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "batching/padding.h"
-#include "tests/unit/batching/tensors.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/unit/batching/tensors.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {

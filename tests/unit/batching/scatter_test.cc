@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tests/unit/batching/tensors.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/unit/batching/tensors.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {

@@ -10,19 +10,12 @@
 #include <limits>
 
 #include "promotion/half_float.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename T>
-Tensor MakeTensor(DataType dtype, Shape shape, const std::vector<T>& values) {
-  const Buffer buffer(values.size() * sizeof(T));
-  std::copy(values.begin(), values.end(), reinterpret_cast<T*>(buffer.data()));
-  return {dtype, std::move(shape), buffer.data(), buffer.size(),
-          buffer.share()};
-}
 
 Tensor Floats(const std::vector<float>& values) {
   return MakeTensor(DataType::kFp32, {static_cast<int64_t>(values.size())},

@@ -9,18 +9,12 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/fakes/tensors.h"
+
 namespace stoker {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename T>
-Tensor MakeTensor(DataType dtype, Shape shape, const std::vector<T>& values) {
-  const Buffer buffer(values.size() * sizeof(T));
-  std::copy(values.begin(), values.end(), reinterpret_cast<T*>(buffer.data()));
-  return {dtype, std::move(shape), buffer.data(), buffer.size(),
-          buffer.share()};
-}
 
 std::string WithHeader(const std::string& header, const std::string& data) {
   const uint64_t length = header.size();

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "rpc/tensor_codec.h"
+#include "tests/fakes/tensors.h"
 #include "tests/unit/rpc/codec_fixtures.h"
 
 namespace stoker {
@@ -28,14 +29,6 @@ Message Parse(const grpc::ByteBuffer& buffer) {
   Message message;
   EXPECT_TRUE(message.ParseFromString(Joined(buffer)));
   return message;
-}
-
-template <typename T>
-Tensor MakeTensor(DataType dtype, Shape shape, const std::vector<T>& values) {
-  Buffer buffer(values.size() * sizeof(T));
-  if (!values.empty()) std::memcpy(buffer.data(), values.data(), buffer.size());
-  return {dtype, std::move(shape), buffer.data(), buffer.size(),
-          buffer.share()};
 }
 
 std::vector<Tensor> TextOutputs() {

@@ -10,26 +10,13 @@
 #include <vector>
 
 #include "runner/executable_loader.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 
 // The path of a program or artifact.
 inline std::string Made(const std::string& name) {
   return std::string(RUNNER_TESTDATA) + "/" + name;
-}
-
-template <typename T>
-Tensor MakeTensor(DataType dtype, Shape shape, const std::vector<T>& values) {
-  const Buffer buffer(values.size() * sizeof(T));
-  std::copy(values.begin(), values.end(), reinterpret_cast<T*>(buffer.data()));
-  return {dtype, std::move(shape), buffer.data(), buffer.size(),
-          buffer.share()};
-}
-
-template <typename T>
-std::vector<T> ValuesOf(const Tensor& tensor) {
-  const T* values = reinterpret_cast<const T*>(tensor.data);
-  return {values, values + tensor.byte_size / sizeof(T)};
 }
 
 // Inputs of "lookup": three ids a row and one divisor.

@@ -56,12 +56,13 @@ TEST(BucketTableTest, TiesGoToTheLowerIndex) {
   EXPECT_EQ(table.Match({5, 1}), 1);
 }
 
-TEST(BucketTableTest, VolumeBeyondInt64Saturates) {
+TEST(BucketTableTest, VolumeBeyondInt64IsOrderedToo) {
   constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const BucketTable table({{{kMax, kMax}}, {{kMax, 2}}, {{2, 2}}},
                           {true, true});
   EXPECT_EQ(table.Match({1, 1}), 2);
-  EXPECT_EQ(table.Match({3, 1}), 0);
+  EXPECT_EQ(table.Match({3, 1}), 1);
+  EXPECT_EQ(table.Match({3, 3}), 0);
 }
 
 TEST(BucketTableTest, StaticModelMatchesItsOneBucket) {
