@@ -193,10 +193,10 @@ def check_expression(text: str, where: str) -> None:
     if len(text) > MAX_EXPRESSION or not text.isascii() or not text.isprintable():
         raise ArchiveError(f"{where}: not a size expression: {text[:60]!r}")
     try:
-        tree = ast.parse(text, mode="eval")
+        arithmetic = _is_arithmetic(ast.parse(text, mode="eval").body, powers=0)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise ArchiveError(f"{where}: not a size expression: {text[:60]!r}") from None
-    if not _is_arithmetic(tree.body, powers=0):
+        arithmetic = False
+    if not arithmetic:
         raise ArchiveError(f"{where}: not a size expression: {text[:60]!r}")
 
 

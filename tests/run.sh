@@ -49,23 +49,21 @@ PY
   failed=$((failed + ${counts#* }))
 }
 
-declare -A begun
-
-# begin report command...: starts a test command that writes a JUnit report.
-begin() {
-  local report=$1
-  shift
-  "$@" >"$(log_of "$report")" 2>&1 </dev/null &
-  begun[$report]=$!
-}
-log_of() { printf '%s/%s.log' "$reports" "$(basename "$1" .xml)"; }
-
-# finish "title" report: waits for what was begun and shows how it went.
-finish() {
-  local title=$1 report=$2 start=$SECONDS before=$failed log rc
-  log=$(log_of "$report")
+# suite "title" report command...: runs a test command that writes a JUnit report and
+# shows how it went; on a terminal, the last percentage that it printed meanwhile.
+suite() {
+  local title=$1 report=$2 start=$SECONDS before=$failed log rc pid
+  shift 2
+  log=$reports/$(basename "$report" .xml).log
   printf '%-58s' "  $title"
-  wait "${begun[$report]}"
+  "$@" >"$log" 2>&1 </dev/null &
+  pid=$!
+  while [ -t 1 ] && kill -0 "$pid" 2>/dev/null; do
+    printf '\r%-58s%4s' "  $title" "$(grep -oE '[0-9]+%' "$log" | tail -n 1)"
+    sleep 1
+  done
+  [ -t 1 ] && printf '\r%-58s' "  $title"
+  wait "$pid"
   rc=$?
   count "$report" 2>"$log.failures"
   if [ "$rc" -ne 0 ] && [ "$failed" -eq "$before" ]; then
@@ -79,14 +77,6 @@ finish() {
     cat "$log.failures"
     tail -n 60 "$log" | cut -c1-220
   fi
-}
-
-# suite "title" report command...
-suite() {
-  local title=$1 report=$2
-  shift 2
-  begin "$report" "$@"
-  finish "$title" "$report"
 }
 
 ctest_suite() {
@@ -112,17 +102,6 @@ check() {
   fi
 }
 
-# every_second FIRST file...: every second file, from the FIRST on.
-every_second() {
-  local index=$1
-  shift
-  while [ "$index" -lt "$#" ]; do
-    index=$((index + 1))
-    echo "${!index}"
-    index=$((index + 1))
-  done
-}
-
 format_is_clean() {
   git ls-files 'server/*.h' 'server/*.cc' 'tests/*.h' 'tests/*.cc' 'loadtest/*.h' 'loadtest/*.cc' |
     xargs clang-format --dry-run --Werror
@@ -142,23 +121,11 @@ suite "structure of the code" "$reports/layering.xml" \
   --junitxml "$reports/layering.xml"
 if ! $quick; then
   export STOKER_TEST_SCRATCH=$STOKER_HOME/test-scratch
-  # One compile takes one core, so these two take half the time together.
-  begin "$reports/hostile.xml" \
-    "$python" -m pytest -q tests/compiler/test_hostile.py --junitxml "$reports/hostile.xml"
-  suite "compile worker and exporter" "$reports/compiler.xml" \
-    "$python" -m pytest -q tests/compiler --ignore tests/compiler/test_hostile.py \
-    --junitxml "$reports/compiler.xml"
-  finish "hostile values in compiled code" "$reports/hostile.xml"
-  # Daemons wait more than they work, so both halves together take little longer than one.
-  begin "$reports/integration-1.xml" \
-    "$python" -m pytest -q $(every_second 0 tests/integration/test_*.py) \
-    --junitxml "$reports/integration-1.xml"
-  suite "the daemon, driven by stock clients, one half" "$reports/integration-2.xml" \
-    "$python" -m pytest -q $(every_second 1 tests/integration/test_*.py) \
-    --junitxml "$reports/integration-2.xml"
-  finish "the daemon, driven by stock clients, the other half" "$reports/integration-1.xml"
-  suite "the load generator, against the daemon" "$reports/loadtest.xml" \
-    "$python" -m pytest -q tests/loadtest --junitxml "$reports/loadtest.xml"
+  # A compile takes one core and a daemon waits more than it works: three at a time. Files
+  # are dealt out in tests/conftest.py's order.
+  suite "compiler, daemon and load generator" "$reports/python.xml" \
+    "$python" -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder \
+    tests/compiler tests/integration tests/loadtest --junitxml "$reports/python.xml"
 fi
 
 echo

@@ -95,15 +95,25 @@ def serving(
         yield serve
 
 
+@pytest.fixture(scope="module")
+def fresh_caches(kept: Path) -> Iterator[Callable[[], Path]]:
+    """fresh_caches() is a kernel cache without an entry, but with the compiler's precompiled headers of
+    earlier runs."""
+    with ExitStack() as made:
+
+        def make() -> Path:
+            fresh = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="fresh-", dir=kept)))
+            headers = kept / "kernels/v1/scratch/headers"
+            if headers.exists():
+                shutil.copytree(headers, fresh / "v1/scratch/headers", copy_function=os.link)
+            return fresh
+
+        yield make
+
+
 @pytest.fixture
-def fresh_cache(kept: Path) -> Iterator[Path]:
-    """A kernel cache without an entry, but with the compiler's precompiled headers of earlier runs."""
-    fresh = Path(tempfile.mkdtemp(prefix="fresh-", dir=kept))
-    headers = kept / "kernels/v1/scratch/headers"
-    if headers.exists():
-        shutil.copytree(headers, fresh / "v1/scratch/headers", copy_function=os.link)
-    yield fresh
-    shutil.rmtree(fresh)
+def fresh_cache(fresh_caches: Callable[[], Path]) -> Path:
+    return fresh_caches()
 
 
 @pytest.fixture(scope="module")

@@ -33,6 +33,8 @@ class Traffic:
         self.answered += len(calls)
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+        """Bursts with pauses between them: what is waited for needs the cores too."""
+
         def burst_and_look() -> bool:
             self.burst()
             return condition()
@@ -40,13 +42,13 @@ class Traffic:
         eventually(burst_and_look, what, seconds)
 
 
-def test_eager_first(repository: Callable[..., Path], start: Callable[..., Daemon], tmp_path: Path) -> None:
+def test_eager_first(repository: Callable[..., Path], start: Callable[..., Daemon], fresh_cache: Path) -> None:
     root = repository("mlp")
     write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [8]}, ready_when="eager")
     launched = time.monotonic()
     with (
         # Whether compiled code pays for so small a model is not the question here.
-        start(root, "--no-promotion-checks", cache=tmp_path / "empty") as daemon,
+        start(root, "--no-promotion-checks", cache=fresh_cache) as daemon,
         grpc.insecure_channel(daemon.address) as channel,
     ):
 

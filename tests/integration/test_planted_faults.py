@@ -3,11 +3,11 @@ spoiled: that of the same programs, and that of random ones."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from tests.faults.spoiled_programs import BATCH, PROGRAMS
 from tests.integration import wire
 from tests.integration.daemon import REPO, Daemon
 
+FAULTY_COMPILER = REPO / "tests/fakes/faulty_compiler.py"
 RANDOM_PROGRAMS = 6
 # What eager in the daemon and in Python may differ by: they don't always take the same kernels.
 TOLERANCES = {torch.float32: (1e-4, 1e-6), torch.float64: (1e-12, 1e-14), torch.bfloat16: (2e-2, 2e-2)}
@@ -33,24 +34,31 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def spoiled(programs: Path, kept: Path) -> Iterator[Daemon]:
-    """A daemon that has warmed up with the faulty compiler. Its cache is nobody else's."""
-    folder = Path(tempfile.mkdtemp(prefix="spoiled-", dir=kept))
-    headers = kept / "kernels/v1/scratch/headers"
-    if headers.exists():
-        shutil.copytree(headers, folder / "cache/v1/scratch/headers")
+def spoiled(
+    programs: Path,
+    kept: Path,
+    fresh_caches: Callable[[], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Daemon]:
+    """A daemon that has warmed up with the faulty compiler. Its cache is nobody else's; the artifacts,
+    not what was found about them, are kept for as long as neither compiler changes."""
+    sources = [*sorted((REPO / "compiler").glob("*.py")), FAULTY_COMPILER, Path(spoiled_programs.__file__)]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    artifacts = kept / f"spoiled-{digest[:16]}"
+    cache = fresh_caches()
+    if artifacts.exists():
+        shutil.copytree(artifacts, cache / "v1/entries")
+    folder = tmp_path_factory.mktemp("spoiled")
     python = folder / "python"
-    command = shlex.join([sys.executable, str(REPO / "tests/fakes/faulty_compiler.py")])
+    command = shlex.join([sys.executable, str(FAULTY_COMPILER)])
     python.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {command} "$@"\n')
     python.chmod(0o755)
-    try:
-        with Daemon(
-            programs, folder / "cache", folder / "stokerd.log", f"--compiler-python={python}"
-        ) as daemon:
-            daemon.wait_ready()
-            yield daemon
-    finally:
-        shutil.rmtree(folder)
+    with Daemon(programs, cache, folder / "stokerd.log", f"--compiler-python={python}") as daemon:
+        daemon.wait_ready()
+        if daemon.metric("stoker_compile_seconds_count") > 0:
+            shutil.rmtree(artifacts, ignore_errors=True)
+            shutil.copytree(cache / "v1/entries", artifacts)
+        yield daemon
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,11 @@ def infer(client: triton.InferenceServerClient, rows: np.ndarray) -> np.ndarray:
     return client.infer("mlp", [x]).as_numpy("y")
 
 
-def test_second_start_compiles_nothing(repository, start, tmp_path: Path) -> None:
+def test_second_start_compiles_nothing(repository, start, fresh_cache: Path) -> None:
     root = repository("mlp")
-    cache = tmp_path / "cache"
     rows = np.random.default_rng(0).standard_normal((3, 16), dtype=np.float32)
 
-    with start(root, cache=cache) as daemon, daemon.client() as client:
+    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
         # Listening before anything is loaded: live, not ready, and it says why.
         assert client.is_server_live()
         daemon.wait_ready()
@@ -30,7 +29,7 @@ def test_second_start_compiles_nothing(repository, start, tmp_path: Path) -> Non
         assert daemon.metric("stoker_tier_requests_total", tier="aot", bucket="batch=8") == 1
         assert daemon.stop() == 0
 
-    with start(root, cache=cache) as daemon, daemon.client() as client:
+    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
         daemon.wait_ready(20)
         assert daemon.metric("stoker_compile_worker_starts_total") == 0
         assert daemon.metric("stoker_compile_seconds_count") == 0
