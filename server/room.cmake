@@ -32,6 +32,9 @@ function(room_test)
     set(ARG_TIMEOUT 60)
   endif()
   add_executable(${ARG_NAME} ${ARG_SRCS})
+  # What is tested is built as it is shipped; the tests themselves need no optimising, which
+  # would take two fifths of their build.
+  target_compile_options(${ARG_NAME} PRIVATE -O0)
   target_include_directories(${ARG_NAME} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/server)
   target_link_libraries(${ARG_NAME} PRIVATE server::${ARG_ROOM} ${ARG_LIBS}
     GTest::gmock GTest::gtest_main stoker_warnings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -31,15 +32,21 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """exported("mlp") is the folder of a model of tests/models.py, written once per run."""
-    from tests import models
-
-    root = tmp_path_factory.mktemp("exported")
+def exported(kept: Path) -> Callable[[str], Path]:
+    """exported("mlp") is the folder of a model of tests/models.py, written once for as long as neither
+    that file nor the interpreter's packages change; not to be written into."""
+    source = (REPO / "tests/models.py").read_bytes() + sys.prefix.encode()
+    root = kept / f"exported-{hashlib.sha256(source).hexdigest()[:16]}"
+    root.mkdir(exist_ok=True)
 
     def folder(name: str) -> Path:
         if not (root / name).exists():
-            models.write(name, root)
+            from tests import models
+
+            with tempfile.TemporaryDirectory(dir=root, prefix=".") as half:
+                models.write(name, Path(half))
+                with suppress(OSError):  # another process was faster
+                    (Path(half) / name).rename(root / name)
         return root / name
 
     return folder
