@@ -484,7 +484,7 @@ COLD_START = dashboard(
     ),
     line(
         "Compile queue",
-        "waiting for long: raise --compile-jobs, or warm elsewhere. parked: another process compiles the same key.",
+        "waiting for long: raise --compile-jobs, or warm elsewhere. parked: failed repeatedly, not tried for a while.",
         query("sum by (state) (stoker_compile_queue_length{$f})", "{{state}}"),
     ),
     line(

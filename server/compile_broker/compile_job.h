@@ -42,7 +42,10 @@ struct CompileJob {
   std::vector<Waiter> waiters;
   std::string phase = "wait";
   State state = State::kQueued;
-  absl::Time next_look;  // kElsewhere: when the lock is tried again
+
+  // kElsewhere.
+  absl::Time found_locked;
+  absl::Time next_look;  // when the lock is tried again
 
   // kLocked and kRunning.
   std::unique_ptr<FileLock> lock;

@@ -7,6 +7,7 @@ namespace stoker {
 CompileMetrics::CompileMetrics(MetricRegistry& registry)
     : registry_(registry),
       worker_starts_(registry.Counter(metric::kCompileWorkerStarts)),
+      lock_waits_(registry.Histogram(metric::kCacheLockWaitSeconds)),
       waiting_(registry.Gauge(metric::kCompileQueue, {{"state", "waiting"}})),
       running_(registry.Gauge(metric::kCompileQueue, {{"state", "running"}})),
       parked_(registry.Gauge(metric::kCompileQueue, {{"state", "parked"}})) {}
@@ -22,6 +23,10 @@ void CompileMetrics::Phases(const std::map<std::string, double>& seconds) {
     registry_.Histogram(metric::kCompilePhaseSeconds, {{"phase", phase}})
         .Observe(value);
   }
+}
+
+void CompileMetrics::LockWaited(absl::Duration took) {
+  lock_waits_.Observe(absl::ToDoubleSeconds(took));
 }
 
 void CompileMetrics::SetQueue(int waiting, int running, size_t parked) {

@@ -247,12 +247,17 @@ void CompileSupervisor::Dispatch() {
 void CompileSupervisor::Acquire(CompileJob& job) {
   const ArtifactKey& key = job.request.key;
   absl::StatusOr<std::unique_ptr<FileLock>> lock = cache_.TryLock(key);
+  const bool was_elsewhere = job.state == CompileJob::State::kElsewhere;
+  if (was_elsewhere && (!lock.ok() || *lock != nullptr)) {
+    metrics_.LockWaited(clock_.Now() - job.found_locked);
+  }
   if (!lock.ok()) {
     return Answer(job, CacheTrouble(job, "lock the key", lock.status()));
   }
   if (*lock == nullptr) {
-    if (job.state != CompileJob::State::kElsewhere) {
+    if (!was_elsewhere) {
       spdlog::info("{} is being compiled by another process", job.Name());
+      job.found_locked = clock_.Now();
     }
     job.state = CompileJob::State::kElsewhere;
     job.next_look = clock_.Now() + kLookInterval;

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
@@ -35,6 +34,14 @@ std::string DefaultCompilerFolder() {
 // A quarter of the memory: models, their runs and the page cache get the rest.
 int64_t DefaultRequestMemory() {
   return std::clamp(MemoryLimit() / 4, int64_t{64} << 20, int64_t{1} << 44);
+}
+
+// One for each core, as far as memory goes: a compile of a small model takes
+// about 1 GB, and what is being served needs some too.
+int DefaultCompileJobs() {
+  const int64_t fit = MemoryLimit() / (int64_t{2} << 30);
+  return static_cast<int>(
+      std::clamp<int64_t>(std::min<int64_t>(UsableCores(), fit), 1, 4));
 }
 
 // "minilm" of "models/minilm/" and of "." there.
@@ -80,8 +87,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   Options options;
   options.cache = DefaultCacheFolder();
   options.compiler_folder = DefaultCompilerFolder();
-  options.compile_jobs =
-      std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 4);
+  options.compile_jobs = DefaultCompileJobs();
 
   int64_t request_mb = DefaultRequestMemory() >> 20;
   double poll_seconds = 0;

@@ -44,6 +44,7 @@ constexpr MetricDef kAll[] = {
     kCacheEntries,
     kCacheBytes,
     kCacheWritable,
+    kCacheLockWaitSeconds,
     kCompileSecondsSaved,
     kArtifactOpenSeconds,
 };

@@ -85,7 +85,7 @@ inline constexpr MetricDef kPromotions{
 inline constexpr MetricDef kFallbacks{
     "stoker_fallbacks_total", MetricKind::kCounter, "model,version,reason",
     "Slots left on the tier below, by reason: no_compiler, compile, timeout, "
-    "memory, refused, open, parity, profit, run."};
+    "memory, refused, open, parity, profit, budget, run."};
 inline constexpr MetricDef kParityError{
     "stoker_parity_max_abs_error", MetricKind::kGauge, "model,version,bucket",
     "Largest absolute difference between compiled and eager in the parity "
@@ -146,6 +146,10 @@ inline constexpr MetricDef kCacheBytes{
 inline constexpr MetricDef kCacheWritable{
     "stoker_cache_writable", MetricKind::kGauge, "",
     "1 when the upper folder could be written at start."};
+inline constexpr MetricDef kCacheLockWaitSeconds{
+    "stoker_cache_lock_wait_seconds", MetricKind::kHistogram, "",
+    "Time that another process held a key's lock while its entry was wanted.",
+    Edges::kCompile};
 inline constexpr MetricDef kCompileSecondsSaved{
     "stoker_compile_seconds_saved_total", MetricKind::kCounter, "",
     "What the compiles of entries that were found had taken."};

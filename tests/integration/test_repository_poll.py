@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from tests.integration.clients import infer, rows
+from tests import models
+from tests.integration.clients import expected, infer, rows
 from tests.integration.daemon import Daemon, eventually, write_yaml
 
 POLL = "--repository-poll-seconds=0.2"
@@ -23,7 +25,8 @@ class Traffic:
 
     def __init__(self, daemon: Daemon) -> None:
         self.answered = 0
-        self.width = 0  # of the newest answer
+        self.answer = np.empty((0, 0))  # the newest
+        self.answers: dict[bytes, np.ndarray] = {}  # each different one
         self.failure: Exception | None = None
         self._daemon = daemon
         self._stop = threading.Event()
@@ -32,7 +35,8 @@ class Traffic:
         with self._daemon.client() as client:
             while not self._stop.is_set():
                 try:
-                    self.width = infer(client, rows(2)).shape[1]
+                    self.answer = infer(client, rows(2))
+                    self.answers[self.answer.tobytes()] = self.answer
                     self.answered += 1
                 except Exception as error:
                     self.failure = error
@@ -40,7 +44,10 @@ class Traffic:
 
     def sees(self, width: int) -> None:
         """Waits for an answer of this width."""
-        eventually(lambda: self.failure is not None or self.width == width, f"answers of width {width}")
+        self.waits_for(lambda: self.answer.shape[1] == width, f"answers of width {width}")
+
+    def waits_for(self, condition: Callable[[], bool], what: str) -> None:
+        eventually(lambda: self.failure is not None or condition(), what)
         assert self.failure is None
 
     def stop(self) -> None:
@@ -59,6 +66,10 @@ def traffic(daemon: Daemon) -> Iterator[Traffic]:
         thread.join()
     assert requests.failure is None
     assert requests.answered > 0
+
+
+def same(answer: np.ndarray, right: np.ndarray) -> bool:
+    return answer.shape == right.shape and np.allclose(answer, right, atol=1e-5)
 
 
 def put(version: Path, source: Path) -> None:
@@ -100,11 +111,33 @@ def test_the_old_version_serves_while_the_new_one_compiles(
             eventually(lambda: daemon.metric("stoker_compiles_after_ready_total") >= 1, "a compile starts")
             before = requests.answered
             eventually(lambda: requests.answered > before + 3, "version 1 still answers")
-            assert requests.width == MLP
+            assert requests.answer.shape[1] == MLP
             lines = {line.version: line for line in client.get_model_repository_index().models}
             assert lines["1"].state == "READY" and lines["2"].state == "LOADING"
             assert "batch=8: " in lines["2"].reason
             assert client.is_server_ready() and client.is_model_ready("mlp")
+        assert daemon.stop() == 0
+
+
+def test_retrained_weights_start_without_a_compile(repository, start, tmp_path: Path) -> None:
+    root = repository("mlp")
+    retrained = models.write("mlp", tmp_path / "retrained", seed=1).parent
+    old, new = expected(rows(2)), expected(rows(2), seed=1)
+    # Whether compiled code pays for so small a model is not the question here.
+    flags = (POLL, "--no-promotion-checks")
+    with start(root, *flags) as daemon:
+        daemon.wait_ready()
+        assert daemon.stop() == 0
+    with start(root, *flags) as daemon:
+        daemon.wait_ready(60)
+        with traffic(daemon) as requests:
+            put(root / "mlp/2", retrained)
+            requests.waits_for(lambda: same(requests.answer, new), "the new answers")
+        assert all(same(answer, old) or same(answer, new) for answer in requests.answers.values())
+        assert daemon.metric("stoker_bucket_state", version="2", state="compiled") == 2
+        assert daemon.metric("stoker_tier_requests_total", tier="aot") == requests.answered
+        assert daemon.metric("stoker_compile_worker_starts_total") == 0
+        assert daemon.metric("stoker_cache_requests_total", result="miss") == 0
         assert daemon.stop() == 0
 
 

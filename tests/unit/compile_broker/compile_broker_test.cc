@@ -292,6 +292,7 @@ TEST_F(CompileBrokerTest, AKeyThatAnotherDaemonCompilesIsWaitedFor) {
   Advance(absl::Seconds(1));
   EXPECT_TRUE(ticket->Result().ok());
   EXPECT_THAT(Journal("job"), SizeIs(2)) << "one for each key";
+  EXPECT_EQ(MetricValue(metrics_, "stoker_cache_lock_wait_seconds"), 1);
 }
 
 TEST_F(CompileBrokerTest, AKeyThatItsHolderGaveUpIsTakenOver) {
@@ -309,6 +310,8 @@ TEST_F(CompileBrokerTest, AKeyThatItsHolderGaveUpIsTakenOver) {
   clock_.Advance(absl::Seconds(1));
   EXPECT_TRUE(ticket->Result().ok());
   EXPECT_THAT(Journal("job"), SizeIs(1));
+  EXPECT_THAT(metrics_.Text(),
+              HasSubstr("stoker_cache_lock_wait_seconds_sum 4"));
 }
 
 TEST_F(CompileBrokerTest, AHostWhoseWorkerWillNotStartGivesTheKeyBack) {
