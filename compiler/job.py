@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler import branches, codegen, manifest, toolchain
+from compiler import branches, codegen, manifest, passes, toolchain
 from compiler.archive import load_program
 from compiler.protocol import PHASES
 from compiler.refused import Refused
@@ -24,6 +24,8 @@ from compiler.work_folder import temporary_files_in
 
 # Factors of the key with this prefix are options of TorchInductor, as JSON.
 OPTION = "inductor."
+
+PRECISIONS = ("float32", "bfloat16")
 
 ARTIFACT = "model.so"
 EXTERN_NODES = "model.json"
@@ -51,6 +53,7 @@ class Job:
     scratch: Path
     timeout_seconds: float
     memory_bytes: int
+    passes: Path | None = None
 
     @staticmethod
     def parse(message: dict[str, Any]) -> Job:
@@ -62,6 +65,7 @@ class Job:
             model=_field(message, "model", str),
             bucket=_field(message, "bucket", str),
             program=Path(_field(message, "program", str)),
+            passes=Path(passes) if (passes := message.get("passes")) else None,
             sizes=_mapping(message, "sizes", int),
             threads=_field(message, "threads", int),
             march=_field(message, "march", str),
@@ -81,6 +85,8 @@ class Job:
         if job.factors.get("cxx", cxx) != cxx:
             raise ValueError(f"cxx: the compiler here is {cxx}, the job asks for {job.factors['cxx']}")
         toolchain.check_target(job.march, job.simdlen)
+        if job.factors.get("precision", "float32") not in PRECISIONS:
+            raise ValueError(f"precision: expected one of {PRECISIONS}, got {job.factors['precision']!r}")
         return job
 
     def options(self) -> dict[str, Any]:
@@ -125,8 +131,10 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
     with _made(work), temporary_files_in(work):
         phases.enter("load")
         program = load_program(job.program)
+        change = passes.load(job.passes, job.factors.get("passes", "")) if job.passes else None
         phases.enter("specialise")
-        specialised = specialise(program, job.sizes)
+        bfloat16 = job.factors.get("precision") == "bfloat16"
+        specialised = specialise(program, job.sizes, change, bfloat16)
         phases.enter("lower")
         built = _build(job, specialised, work, phases)
         phases.enter("package")
@@ -150,6 +158,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "guards": specialised.guards,
             "constants": built.constants,
             "packed": [name for name in specialised.packed if name in built.constants],
+            "packed_bfloat16": [name for name in specialised.packed_bfloat16 if name in built.constants],
             "phases": phases.seconds,
             "seconds": seconds,
             "peak_rss_bytes": _peak_rss_bytes(),

@@ -6,6 +6,10 @@ oneDNN, which libtorch_cpu has too. On Intel's processors both are about as fast
 oneDNN by itself if the weights were frozen, packed and baked into the artifact. Here they stay outside:
 oneDNN takes them as they lie, and faster, with few rows by far, packed. So a weight that nothing else
 looks at is listed, and the daemon packs it once for all buckets; one layout suits any number of rows.
+
+With precision bfloat16 the daemon rounds such weights as it packs them: half the bytes to read for each
+run, and products that AVX-512 BF16 and AMX compute two to sixteen times as fast. Sums are of float32,
+and so is everything between the layers.
 """
 
 from __future__ import annotations
@@ -25,18 +29,20 @@ FEWEST_FLOPS = 2_000_000
 
 
 def rewrite(
-    module: torch.fx.GraphModule, size_in_bucket: Callable[[int | torch.SymInt], int | torch.SymInt]
-) -> list[str]:
+    module: torch.fx.GraphModule,
+    size_in_bucket: Callable[[int | torch.SymInt], int | torch.SymInt],
+    bfloat16: bool = False,
+) -> tuple[list[str], list[str]]:
     """Replaces the linear layers that oneDNN can take and that are worth it; returns the names of the
-    weights that may be bound packed, sorted.
+    weights that may be bound packed, and of those that have to be bound packed as bfloat16, each sorted.
 
-    `size_in_bucket` resolves sizes of the graph; one that stays a symbol counts as 1. The caller
-    recompiles the module.
+    `size_in_bucket` resolves sizes of the graph; one that stays a symbol counts as 1. `bfloat16`:
+    compute layers in it whose weights nothing else looks at. The caller recompiles the module.
     """
     import torch
 
     if not torch.backends.mkldnn.is_available():
-        return []
+        return [], []
     weights = set()
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is torch.ops.aten.linear.default and _fits(module, node):
@@ -49,7 +55,47 @@ def rewrite(
             node.args = (x, weight, bias[0] if bias else None, "none", [], "")
             weights.add(weight)
     others = {_storage(module, user) for user in _constants(module) if user not in weights}
-    return sorted({w.target for w in weights if _storage(module, w) not in others and _only_weight(w)})
+    packed = [w for w in weights if _storage(module, w) not in others and _only_weight(w)]
+    names = sorted({weight.target for weight in packed})
+    if not bfloat16:
+        return names, []
+    for weight in packed:
+        for layer in list(weight.users):
+            _round_inputs(module, layer)
+    _round_weights(module, names)
+    return [], names
+
+
+def _round_inputs(module: torch.fx.GraphModule, layer: torch.fx.Node) -> None:
+    """Activations become bfloat16 in front of the layer; its bias is added in float32 behind it."""
+    import torch
+
+    aten = torch.ops.aten
+    x, weight, bias, *rest = layer.args
+    graph = module.graph
+    with graph.inserting_before(layer):
+        rounded = graph.call_function(aten._to_copy.default, (x,), {"dtype": torch.bfloat16})
+    layer.args = (rounded, weight, None, *rest)
+    with graph.inserting_after(layer):
+        result = graph.call_function(aten._to_copy.default, (layer,), {"dtype": torch.float32})
+    result.meta = dict(layer.meta)
+    end = result
+    if bias is not None:
+        with graph.inserting_after(result):
+            end = graph.call_function(aten.add.Tensor, (result, bias))
+        end.meta = dict(layer.meta)
+    layer.replace_all_uses_with(end, delete_user_cb=lambda user: user is not result)
+
+
+def _round_weights(module: torch.fx.GraphModule, names: list[str]) -> None:
+    """The module's own copies, from which Inductor learns the dtypes."""
+    import torch
+
+    for name in names:
+        *path, last = name.split(".")
+        owner = module.get_submodule(".".join(path))
+        rounded = getattr(owner, last).detach().to(torch.bfloat16)
+        setattr(owner, last, torch.nn.Parameter(rounded, requires_grad=False))
 
 
 def _only_weight(node: torch.fx.Node) -> bool:

@@ -11,6 +11,7 @@ stokerd → worker
      "factors": {"graph": "...", ...},    likewise, strings only
      "model": "minilm:1", "bucket": "batch=8,tokens=32",     names for people
      "program": "/models/minilm/1/model.pt2",
+     "passes": "/models/minilm/passes.py",  custom passes over the graph; "" without any
      "sizes": {"s43": 8, "s53": 32},      graph symbol → size; one that is absent stays dynamic
      "threads": 2,                        OpenMP threads baked into the kernels
      "march": "x86-64-v4", "simdlen": 512,  0: scalar code
@@ -54,6 +55,7 @@ The staged folder, when a job is done, holds exactly the files of manifest.json 
                                  "message": "index out of range, expected 0 <= index < 30522"}],
                      "constants": ["m.embeddings.word_embeddings.weight", ...],   names it must be given
                      "packed": ["m.layer.weight", ...],    those of them that oneDNN packs (onednn.py)
+                     "packed_bfloat16": [...],    likewise, rounded to bfloat16
                      "phases": {...}, "seconds": 18.2, "peak_rss_bytes": 812345678}
 
 A dimension that stays dynamic has -1 in "shape". With more than 62 guards, bit 62 stands for all

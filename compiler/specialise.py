@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import torch
     from torch.export import ExportedProgram
 
+    from compiler.passes import Passes
+
 # Operators that only look at or rearrange their first operand: what they return may share its memory.
 VIEWS = frozenset(
     "alias as_strided detach diagonal expand permute real imag select slice split split_with_sizes "
@@ -36,10 +38,17 @@ class Specialised:
     guards: list[dict[str, Any]]  # as in the manifest
     constants: frozenset[str]  # the names that can be bound when the artifact is opened
     packed: list[str]  # those of them that are to be bound as oneDNN packs them
+    packed_bfloat16: list[str]  # likewise, rounded to bfloat16
 
 
-def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
+def specialise(
+    program: ExportedProgram,
+    sizes: dict[str, int],
+    change: Passes | None = None,
+    bfloat16: bool = False,
+) -> Specialised:
     """`sizes` maps symbols of the program's graph to sizes; a symbol without one stays dynamic.
+    `change`: the operator's passes. `bfloat16`: compute linear layers in it.
 
     Raises ValueError for a symbol that the program does not have or a size outside its bounds, and
     Refused for a program that can't run as a pure function of its inputs and weights.
@@ -54,16 +63,18 @@ def specialise(program: ExportedProgram, sizes: dict[str, int]) -> Specialised:
     module = program.module(check_guards=False)
     _flatten(module)
     _bind_constants(module, constants)
+    if change is not None:
+        change.apply(module)
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
-    packed = onednn.rewrite(module, lambda size: _resolve(size, sizes))
+    packed, packed_bfloat16 = onednn.rewrite(module, lambda size: _resolve(size, sizes), bfloat16)
     module.recompile()
     fakes = _bucket_inputs(module, names, sizes)
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
     inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
-    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed)
+    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed, packed_bfloat16)
 
 
 def input_names(program: ExportedProgram) -> list[str]:

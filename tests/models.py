@@ -42,6 +42,21 @@ def mlp() -> Model:
     return Model(_Mlp(), (torch.randn(2, 16),), ({0: batch},), "max_batch_size: 8\nbuckets: {batch: [1, 8]}\n")
 
 
+class _Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(16, 512), nn.GELU(), nn.Linear(512, 512), nn.Tanh(), nn.Linear(512, 4))
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": self.net(x)}
+
+
+def layers() -> Model:
+    """FP32 [batch, 16] → y FP32 [batch, 4], through a layer that is worth oneDNN's while."""
+    batch = Dim("batch", min=1, max=64)
+    return Model(_Layers(), (torch.randn(2, 16),), ({0: batch},), "")
+
+
 class _Identity(nn.Module):
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"y": x * 1}
@@ -337,23 +352,23 @@ MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
     for f in (
         mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide,
-        averaged, centred, random, cancelling,
+        averaged, centred, random, cancelling, layers,
     )
 }
 
 
-def export(name: str) -> torch.export.ExportedProgram:
+def export(name: str, seed: int = 0) -> torch.export.ExportedProgram:
     """The exported program of that name."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     model = MODELS[name]()
     return torch.export.export(model.module.eval(), model.args, dynamic_shapes=model.dynamic_shapes)
 
 
-def write(name: str, repository: Path, version: int = 1) -> Path:
+def write(name: str, repository: Path, version: int = 1, seed: int = 0) -> Path:
     """Writes the model into a model repository; returns the path of its model.pt2."""
     path = repository / name / str(version) / "model.pt2"
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.export.save(export(name), path)
+    torch.export.save(export(name, seed), path)
     yaml = MODELS[name]().yaml
     if yaml:
         (repository / name / "model.yaml").write_text(yaml)

@@ -30,6 +30,7 @@ struct CompileRequest {
   std::string model;   // "minilm:1", for logs
   std::string bucket;  // "batch=8,tokens=32", for logs
   std::string program_path;
+  std::string passes_path;  // empty: none
   std::map<std::string, int64_t>
       sizes;  // graph symbol → size; absent: stays dynamic
   int threads = 1;

@@ -131,7 +131,7 @@ absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
                                             BucketLimits limits) const {
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSpec> spec,
                    Newest(repository, model));
-  if (!spec->compile) {
+  if (!spec->compile.enabled) {
     return absl::FailedPreconditionError(
         absl::StrCat("model.yaml of ", model, " says 'compile: false'"));
   }

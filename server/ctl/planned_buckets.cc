@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     found = true;
     if (!version.spec.ok()) return version.spec.status();
     std::shared_ptr<const ModelSpec> spec = *version.spec;
-    if (!spec->compile) continue;
+    if (!spec->compile.enabled) continue;
     const int threads = ComputeThreads(*spec, InstanceCpus(*spec), cores);
     if (spec->auto_buckets) {
       const auto traffic = ReadTraffic(cache, *spec);

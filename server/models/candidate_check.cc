@@ -65,17 +65,18 @@ absl::Status CandidateCheck::OnDevice(
 }
 
 absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
-    Executable& eager, const DimensionSizes& sizes) const {
+    Executable& form, const DimensionSizes& sizes,
+    const ParityTolerance& tolerance) const {
   const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
   std::vector<Tensor> outputs[2];
   for (std::vector<Tensor>& one : outputs) {
     RETURN_IF_ERROR(OnDevice([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(RunResult result, eager.Run(*deps_.context, inputs));
+      ASSIGN_OR_RETURN(RunResult result, form.Run(*deps_.context, inputs));
       one = std::move(result.outputs);
       return absl::OkStatus();
     }));
   }
-  return CompareOutputs(outputs[0], outputs[1], ToleranceOf(*deps_.spec),
+  return CompareOutputs(outputs[0], outputs[1], tolerance,
                         {"one run", "the next"})
       .difference;
 }
@@ -91,13 +92,22 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
     verdict.reason = std::move(reason);
   };
   ASSIGN_OR_RETURN(const std::string unsteady,
-                   Indeterminacy(eager, bucket.sizes));
+                   Indeterminacy(eager, bucket.sizes, ToleranceOf(spec)));
   if (!unsteady.empty()) {
     refuse(absl::StrCat(
         "eager answers the same inputs differently each time, so nothing can "
         "be compared: ",
         unsteady));
     return absl::OkStatus();
+  }
+  if (spec.compile.deterministic) {
+    ASSIGN_OR_RETURN(
+        const std::string varies,
+        Indeterminacy(candidate, bucket.sizes, {.rtol = 0, .atol = 0}));
+    if (!varies.empty()) {
+      refuse(absl::StrCat("asked to be deterministic, and is not: ", varies));
+      return absl::OkStatus();
+    }
   }
   PaddedRun padded(*deps_.layout);
   const absl::Time start = deps_.clock->Now();
@@ -201,7 +211,7 @@ absl::Status CandidateCheck::ProvePadding(Executable& eager,
   const std::vector<PaddedSizes> along = PaddedAlongEach(spec, bucket);
   if (along.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string unsteady,
-                   Indeterminacy(eager, bucket.sizes));
+                   Indeterminacy(eager, bucket.sizes, ToleranceOf(spec)));
   if (!unsteady.empty()) return absl::OkStatus();
   PaddedRun padded(*deps_.layout);
   for (const PaddedSizes& one : along) {

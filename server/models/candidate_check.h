@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "batching/batcher.h"
 #include "models/reference_run.h"
+#include "promotion/parity_check.h"
 #include "promotion/profitability_check.h"
 #include "promotion/verdict.h"
 #include "repository/model_spec.h"
@@ -63,9 +64,11 @@ class CandidateCheck {
  private:
   absl::Status CheckParity(Executable& eager, Executable& candidate,
                            const ShapeBucket& bucket, Evidence& evidence) const;
-  // Empty, or how two runs of eager on the same inputs differ.
-  absl::StatusOr<std::string> Indeterminacy(Executable& eager,
-                                            const DimensionSizes& sizes) const;
+  // Empty, or how two runs of `form` on the same inputs differ by more than
+  // `tolerance`.
+  absl::StatusOr<std::string> Indeterminacy(
+      Executable& form, const DimensionSizes& sizes,
+      const ParityTolerance& tolerance) const;
   absl::Status OnDevice(std::function<absl::Status()> work) const;
 
   const Deps deps_;

@@ -284,7 +284,7 @@ AutoBuckets ModelManager::Impl::ChooseBucketsOf(
 // The spec itself, or one with the buckets that its traffic asks for.
 std::shared_ptr<const ModelSpec> ModelManager::Impl::WithChosenBuckets(
     std::shared_ptr<const ModelSpec> spec, ModelTraffic& recorded) const {
-  if (!spec->auto_buckets || !spec->compile || deps.cache == nullptr) {
+  if (!spec->auto_buckets || !spec->compile.enabled || deps.cache == nullptr) {
     return spec;
   }
   return TakeBuckets(*spec, ChooseBucketsOf(*spec, recorded), recorded);
@@ -297,7 +297,7 @@ void ModelManager::Impl::Rebucket() {
   std::vector<std::shared_ptr<Managed>> successors;
   for (const auto& managed : versions) {
     if (!managed->wanted || managed->state != VersionState::kServing ||
-        !managed->spec->auto_buckets || !managed->spec->compile ||
+        !managed->spec->auto_buckets || !managed->spec->compile.enabled ||
         !managed->running->Progress().empty()) {
       continue;
     }

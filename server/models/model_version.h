@@ -170,6 +170,12 @@ class ModelVersion final : private BatchRunner {
                const Verdict& verdict, absl::Duration first_run);
   void FallBack(int bucket, std::string_view reason_label, std::string reason);
 
+  // Those that traffic asked for most come first.
+  std::deque<const WarmupStep*> InOrderOfDemand(
+      std::vector<const WarmupStep*> steps) const;
+  // All that are left, or within a budget the next one; beyond it, none, and
+  // the rest stays eager.
+  void SubmitCompiles();
   void SubmitCompile(const WarmupStep& step);
   std::deque<Arrival> WaitForArrivals();
   void HandleArrival(Arrival arrival);
@@ -202,8 +208,11 @@ class ModelVersion final : private BatchRunner {
   std::shared_ptr<Executable> eager_ ABSL_GUARDED_BY(eager_mu_);
 
   const std::shared_ptr<Inbox> inbox_;
-  // By bucket; of Load's and WarmUp's thread.
-  std::vector<int> attempts_;
+  // Of Load's and WarmUp's thread.
+  std::vector<int> attempts_;                    // by bucket
+  std::deque<const WarmupStep*> to_compile_;     // not asked for yet
+  absl::Duration spent_ = absl::ZeroDuration();  // on compiles
+  absl::Duration last_compile_ = absl::ZeroDuration();
   // Of the entries that the slots were promoted from: nobody evicts them.
   std::vector<std::shared_ptr<const FileLock>> leases_;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
@@ -46,7 +47,7 @@ absl::Status ModelVersion::Load() {
   ASSIGN_OR_RETURN(weights_, deps_.loader->MapWeights(spec_->program_path));
   deps_.metrics->Gauge(metric::kWeightsBytes, labels_)
       .Set(static_cast<double>(spec_->weights_bytes));
-  const bool may_compile = spec_->compile && deps_.cache != nullptr;
+  const bool may_compile = spec_->compile.enabled && deps_.cache != nullptr;
   std::vector<const WarmupStep*> missing;
   std::vector<const WarmupStep*> steps;  // of the entries
   std::vector<CacheEntry> entries;
@@ -54,8 +55,8 @@ absl::Status ModelVersion::Load() {
     if (stopping()) return absl::CancelledError("stopped while loading");
     if (!may_compile) {
       slots_[static_cast<size_t>(step.bucket)].Demote(
-          spec_->compile ? "there is no kernel cache"
-                         : "model.yaml says 'compile: false'");
+          spec_->compile.enabled ? "there is no kernel cache"
+                                 : "model.yaml says 'compile: false'");
       continue;
     }
     const std::optional<CacheEntry> entry =
@@ -176,6 +177,7 @@ absl::StatusOr<absl::Duration> ModelVersion::RunOnce(
 }
 
 void ModelVersion::WarmUp() {
+  std::vector<const WarmupStep*> missing;
   for (const WarmupStep& step : plan_) {
     BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
     if (stopping()) return;
@@ -185,13 +187,16 @@ void ModelVersion::WarmUp() {
     if (entry.has_value()) {
       Settle(step, *entry, Survive({&*entry, 1})[0]);
     } else {
-      SubmitCompile(step);
+      missing.push_back(&step);
     }
   }
+  to_compile_ = InOrderOfDemand(std::move(missing));
+  SubmitCompiles();
   while (!stopping() && !AllIn({BucketState::kCompiled, BucketState::kEager})) {
     for (Arrival& arrival : WaitForArrivals()) {
       HandleArrival(std::move(arrival));
     }
+    SubmitCompiles();
   }
   if (!slots_.empty() && AllIn({BucketState::kCompiled})) LetEagerGo();
 }
@@ -207,6 +212,50 @@ std::deque<ModelVersion::Arrival> ModelVersion::WaitForArrivals() {
                                  absl::InfiniteFuture());
   arrived.swap(inbox_->arrivals);
   return arrived;
+}
+
+std::deque<const WarmupStep*> ModelVersion::InOrderOfDemand(
+    std::vector<const WarmupStep*> steps) const {
+  std::vector<uint64_t> demand(slots_.size(), 0);
+  if (deps_.traffic != nullptr) {
+    for (const ShapeCount& shape : deps_.traffic->Read().requests) {
+      const std::optional<int> bucket = table_.Match(shape.sizes);
+      if (bucket) demand[static_cast<size_t>(*bucket)] += shape.count;
+    }
+  }
+  std::stable_sort(steps.begin(), steps.end(),
+                   [&demand](const WarmupStep* a, const WarmupStep* b) {
+                     return demand[static_cast<size_t>(a->bucket)] >
+                            demand[static_cast<size_t>(b->bucket)];
+                   });
+  return {steps.begin(), steps.end()};
+}
+
+void ModelVersion::SubmitCompiles() {
+  const absl::Duration budget = spec_->compile.budget;
+  while (!to_compile_.empty() && !stopping()) {
+    const WarmupStep& step = *to_compile_.front();
+    if (budget != absl::InfiniteDuration()) {
+      // One at a time: what it took says whether the next one fits.
+      if (!AllIn({BucketState::kPending, BucketState::kCompiled,
+                  BucketState::kEager})) {
+        return;
+      }
+      if (spent_ + last_compile_ > budget) {
+        FallBack(
+            step.bucket, "budget",
+            absl::StrFormat(
+                "not compiled: %.0f of budget_seconds %.0f are spent, and "
+                "a compile takes about %.0f; the next start goes on here",
+                absl::ToDoubleSeconds(spent_), absl::ToDoubleSeconds(budget),
+                absl::ToDoubleSeconds(last_compile_)));
+        to_compile_.pop_front();
+        continue;
+      }
+    }
+    to_compile_.pop_front();
+    SubmitCompile(step);
+  }
 }
 
 void ModelVersion::SubmitCompile(const WarmupStep& step) {
@@ -232,6 +281,8 @@ void ModelVersion::SubmitCompile(const WarmupStep& step) {
 void ModelVersion::HandleArrival(Arrival arrival) {
   const WarmupStep& step = plan_[static_cast<size_t>(arrival.bucket)];
   if (arrival.entry.ok()) {
+    last_compile_ = absl::Seconds(arrival.entry->compile_seconds);
+    spent_ += last_compile_;
     Settle(step, *arrival.entry, Survive({&*arrival.entry, 1})[0]);
     return;
   }

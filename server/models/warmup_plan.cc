@@ -27,6 +27,19 @@ constexpr std::pair<const char*, const char*> kInductorOptions[] = {
     {"aot_inductor.compile_wrapper_opt_level", "\"O0\""},
 };
 
+// What is as usual adds nothing: levers that came later left old keys as they
+// were.
+void AddLevers(const CompileSpec& spec, KeyFactors& factors) {
+  if (spec.precision == ComputePrecision::kBfloat16) {
+    factors["precision"] = "bfloat16";
+  }
+  if (spec.deterministic) factors["inductor.deterministic"] = "true";
+  if (!spec.passes_digest.empty()) factors["passes"] = spec.passes_digest;
+  for (const auto& [option, value] : spec.options) {
+    factors[absl::StrCat("inductor.", option)] = value;
+  }
+}
+
 KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
                        int threads, const Toolchain& toolchain) {
   KeyFactors factors = {
@@ -45,6 +58,7 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
   for (const auto& [option, value] : kInductorOptions) {
     factors[absl::StrCat("inductor.", option)] = value;
   }
+  AddLevers(spec.compile, factors);
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
     factors[absl::StrCat("size.", spec.dimensions[i].symbol)] =
         absl::StrCat(bucket.sizes[i]);
@@ -69,8 +83,9 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
     }
     plan.push_back({static_cast<int>(b),
                     name,
-                    {key, factors, spec.Label(), name, spec.program_path, sizes,
-                     threads, toolchain.cpu.march, toolchain.cpu.simdlen}});
+                    {key, factors, spec.Label(), name, spec.program_path,
+                     spec.compile.passes_path, sizes, threads,
+                     toolchain.cpu.march, toolchain.cpu.simdlen}});
   }
   return plan;
 }

@@ -24,7 +24,8 @@ namespace stoker {
 
 struct ParityTolerance {
   // For FP32. FP64 outputs get a thousandth of it, FP16 and BF16 at least 4
-  // epsilon (relative) and 1 epsilon (absolute) of their format.
+  // epsilon (relative) and 1 epsilon (absolute) of their format. With 0 and 0
+  // outputs of any type have to be equal.
   double rtol = 3e-5;
   // For an output whose root mean square is 1 or more; in proportion for
   // smaller ones, so that small numbers are compared at all.

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,6 +72,23 @@ struct ParitySpec {
   int cases = 2;  // sets of inputs at the bucket's size
 };
 
+// What linear layers are computed in; everything else stays as exported.
+enum class ComputePrecision { kFloat32, kBfloat16 };
+
+// How the model's compiled forms are made, which is in their keys.
+struct CompileSpec {
+  bool enabled = true;  // false: eager only
+  ComputePrecision precision = ComputePrecision::kFloat32;
+  bool deterministic = false;
+  // What the compiles of one start may take together; not in the keys.
+  absl::Duration budget = absl::InfiniteDuration();
+  // A Python file with passes over the graph; empty: none.
+  std::string passes_path;
+  std::string passes_digest;  // SHA-256 of its content
+  // TorchInductor's options by name, as JSON.
+  std::map<std::string, std::string> options;
+};
+
 struct ModelSpec {
   std::string name;
   int64_t version = 1;
@@ -100,7 +118,7 @@ struct ModelSpec {
   std::vector<std::vector<int>> cpus;
   std::optional<int> numa_node;  // whose CPUs, where `cpus` is empty
   int weight = 1;                // share of the device against other models'
-  bool compile = true;           // false: eager only
+  CompileSpec compile;
   DynamicBatchingSpec dynamic_batching;
   ParitySpec parity;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/cpus.h"
 #include "base/status_macros.h"
+#include "repository/compile_yaml.h"
 #include "repository/default_buckets.h"
 #include "repository/dynamic_batching_yaml.h"
 #include "repository/model_repository.h"
@@ -21,6 +23,8 @@ namespace stoker {
 namespace {
 
 constexpr int64_t kDefaultMaxBatch = 8;
+// Against the float32 program: its numbers have 8 bits.
+constexpr double kBfloat16Tolerance = 2e-2;
 
 const std::vector<std::string>& FieldNames() {
   static const auto* const names = new std::vector<std::string>{
@@ -97,7 +101,9 @@ bool IsDimensionName(const std::string& name) {
 
 class SpecEditor {
  public:
-  explicit SpecEditor(ModelSpec& spec) : spec_(spec) {}
+  // `folder`: of the model.yaml.
+  SpecEditor(ModelSpec& spec, std::string folder)
+      : spec_(spec), folder_(std::move(folder)) {}
 
   void Apply(const YamlValue& root) {
     entries_ = root.Map(FieldNames()).value_or(YamlValue::Entries());
@@ -113,7 +119,7 @@ class SpecEditor {
       spec_.unmatched = reject ? Unmatched::kReject : Unmatched::kEager;
     }
     if (const YamlValue* value = Find("compile")) {
-      spec_.compile = value->Bool().value_or(true);
+      ReadCompile(*value, folder_, spec_.compile);
     }
     if (const YamlValue* value = Find("threads")) {
       value->ReadInt(0, 1024, spec_.threads);
@@ -137,6 +143,9 @@ class SpecEditor {
       FillBuckets(root);
     }
     FillMaxBatch();
+    if (spec_.compile.precision == ComputePrecision::kBfloat16) {
+      spec_.parity.rtol = spec_.parity.atol = kBfloat16Tolerance;
+    }
     if (const YamlValue* value = Find("parity")) ReadParity(*value);
     if (const YamlValue* value = Find("dynamic_batching")) {
       ReadDynamicBatching(*value, spec_.max_batch_size, spec_.dynamic_batching);
@@ -423,6 +432,7 @@ class SpecEditor {
   }
 
   ModelSpec& spec_;
+  const std::string folder_;
   std::optional<int64_t> max_batch_;
   YamlValue::Entries entries_;
 };
@@ -434,7 +444,9 @@ absl::Status ApplyModelYaml(std::string_view yaml, const std::string& yaml_path,
   ASSIGN_OR_RETURN(const YAML::Node document, ParseYaml(yaml, yaml_path));
   YamlErrors errors(yaml_path);
   ModelSpec edited = spec;
-  SpecEditor(edited).Apply(YamlValue(document, "", errors));
+  const std::string folder =
+      std::filesystem::path(yaml_path).parent_path().string();
+  SpecEditor(edited, folder).Apply(YamlValue(document, "", errors));
   RETURN_IF_ERROR(errors.status());
   spec = std::move(edited);
   return absl::OkStatus();

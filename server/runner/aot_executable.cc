@@ -65,7 +65,9 @@ absl::Status BindConstants(AOTIModelContainerRunnerCpu& runner,
     RETURN_IF_ERROR(CheckConstant(name, weights));
     at::Tensor* tensor = weights.Find(name);
     if (manifest.packed.contains(name)) {
-      ASSIGN_OR_RETURN(tensor, weights.Packed(name));
+      ASSIGN_OR_RETURN(tensor, weights.Packed(name, at::kFloat));
+    } else if (manifest.packed_bfloat16.contains(name)) {
+      ASSIGN_OR_RETURN(tensor, weights.Packed(name, at::kBFloat16));
     }
     bound.emplace(generated, tensor);
   }

@@ -94,6 +94,18 @@ absl::StatusOr<ArtifactGuard> ParseGuard(const json& entry) {
   return guard;
 }
 
+absl::StatusOr<std::set<std::string>> Names(const json& document,
+                                            const char* field) {
+  const json& list = Member(document, field);
+  if (!list.is_array()) return Malformed(field, "a list");
+  std::set<std::string> names;
+  for (const json& name : list) {
+    if (!name.is_string()) return Malformed(field, "strings");
+    names.insert(name.get<std::string>());
+  }
+  return names;
+}
+
 }  // namespace
 
 absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
@@ -132,11 +144,11 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
     if (!name.is_string()) return Malformed("constants", "strings");
     manifest.constants.push_back(name.get<std::string>());
   }
-  const json& packed = Member(document, "packed");
-  if (!packed.is_array()) return Malformed("packed", "a list");
-  for (const json& name : packed) {
-    if (!name.is_string()) return Malformed("packed", "strings");
-    manifest.packed.insert(name.get<std::string>());
+  ASSIGN_OR_RETURN(manifest.packed, Names(document, "packed"));
+  // Artifacts from before it was there have none.
+  if (document.contains("packed_bfloat16")) {
+    ASSIGN_OR_RETURN(manifest.packed_bfloat16,
+                     Names(document, "packed_bfloat16"));
   }
   return manifest;
 }

@@ -103,12 +103,13 @@ at::Tensor* WeightStore::Find(const std::string& name) {
 // what is in them.
 WeightStore::~WeightStore() {
   const absl::MutexLock lock(&mu_);
-  for (auto& [name, tensor] : packed_) {
+  for (auto& [key, tensor] : packed_) {
     tensor.unsafeGetTensorImpl()->release_resources();
   }
 }
 
-absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name) {
+absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
+                                                at::ScalarType dtype) {
   const at::Tensor* dense = Find(name);
   if (dense == nullptr || dense->scalar_type() != at::kFloat ||
       dense->dim() != 2 || !dense->is_contiguous() || dense->numel() == 0) {
@@ -116,10 +117,11 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name) {
         "constant '", name, "' can't be packed: expected a float32 matrix"));
   }
   const absl::MutexLock lock(&mu_);
-  const auto found = packed_.find(name);
+  const auto found = packed_.find({name, dtype});
   if (found != packed_.end()) return &found->second;
   try {
-    return &packed_.emplace(name, Pack(*dense)).first->second;
+    const at::Tensor packed = Pack(dense->to(dtype));
+    return &packed_.emplace(std::pair(name, dtype), packed).first->second;
   } catch (...) {
     return CompiledError(absl::StrCat("packing constant '", name, "'"));
   }

@@ -9,9 +9,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -37,9 +39,11 @@ class WeightStore {
   at::Tensor* Find(const std::string& name);
 
   // The same weight of a linear layer, float32 [out, in], in oneDNN's own
-  // layout: a copy, made at the first call and shared by all artifacts that ask
-  // for it. FAILED_PRECONDITION when it is no such weight.
-  absl::StatusOr<at::Tensor*> Packed(const std::string& name)
+  // layout and as it is or rounded to bfloat16: a copy, made at the first call
+  // and shared by all artifacts that ask for it. FAILED_PRECONDITION when it is
+  // no such weight.
+  absl::StatusOr<at::Tensor*> Packed(const std::string& name,
+                                     at::ScalarType dtype)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   const ProgramEffects& effects() const { return effects_; }
@@ -55,7 +59,8 @@ class WeightStore {
   std::unordered_map<std::string, at::Tensor> tensors_;
 
   absl::Mutex mu_;  // held while packing: one copy, the others wait
-  std::unordered_map<std::string, at::Tensor> packed_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<std::string, at::ScalarType>, at::Tensor> packed_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

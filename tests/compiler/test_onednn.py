@@ -114,3 +114,31 @@ def test_what_stays_where_it_was(model: nn.Module, x: torch.Tensor) -> None:
     found, got, expected = targets(model, x)
     assert ONEDNN not in found
     torch.testing.assert_close(got, expected)
+
+
+def test_in_bfloat16_weights_are_rounded_and_sums_are_not() -> None:
+    torch.manual_seed(0)
+    inputs = (torch.randn(40, K), torch.ones(3, dtype=torch.int64))
+    model = Tied().eval()
+    result = specialise(torch.export.export(model, inputs), {}, bfloat16=True)
+    assert result.packed == [] and result.packed_bfloat16 == ["alone.weight", "twice.weight"]
+    layers = [node for node in result.module.graph.nodes if node.target is ONEDNN]
+    rounded = [node for node in layers if node.args[1].target in result.packed_bfloat16]
+    assert len(layers) == 5 and len(rounded) == 3
+    # What else looks at a weight sees all of its bits.
+    assert result.module.get_parameter("tied.weight").dtype == torch.float32
+    with torch.no_grad():
+        got, expected = result.module(*inputs)[0], model(*inputs)
+    assert got.dtype == torch.float32
+    difference = (got - expected).abs().max() / expected.abs().max()
+    assert 1e-5 < difference < 2e-2, difference
+
+
+def test_a_bias_is_added_in_float32() -> None:
+    torch.manual_seed(0)
+    model = nn.Linear(K, N).eval()
+    model.bias.data.fill_(1 + 2**-12)  # bfloat16 has no such number
+    model.weight.data.zero_()
+    result = specialise(torch.export.export(model, (torch.randn(40, K),)), {}, bfloat16=True)
+    with torch.no_grad():
+        assert (result.module(torch.randn(40, K))[0] == 1 + 2**-12).all()

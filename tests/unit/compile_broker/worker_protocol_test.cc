@@ -20,6 +20,7 @@ CompileRequest SomeRequest() {
           .model = "minilm:1",
           .bucket = "batch=8",
           .program_path = "/models/minilm/1/model.pt2",
+          .passes_path = "/models/minilm/passes.py",
           .sizes = {{"s43", 8}},
           .threads = 2,
           .march = "x86-64-v3",
@@ -36,7 +37,8 @@ TEST(WorkerProtocolTest, AJobIsOneLineWithEveryMember) {
   const auto expected = nlohmann::json::parse(R"({
       "op": "compile", "id": 7, "factors": {"graph": "abc", "bucket.s43": "8"},
       "model": "minilm:1", "bucket": "batch=8",
-      "program": "/models/minilm/1/model.pt2", "sizes": {"s43": 8},
+      "program": "/models/minilm/1/model.pt2",
+      "passes": "/models/minilm/passes.py", "sizes": {"s43": 8},
       "threads": 2, "march": "x86-64-v3", "simdlen": 256,
       "stage": "/c/staging/x", "scratch": "/c/scratch",
       "timeout_seconds": 90, "memory_bytes": 1073741824})");

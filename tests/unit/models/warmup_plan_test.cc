@@ -67,6 +67,19 @@ TEST(WarmupPlanTest, EachFactorChangesTheKey) {
           {"torch.git", [](Inputs& i) { i.toolchain.torch_git = "0a1b2c3"; }},
           {"cxx", [](Inputs& i) { i.toolchain.cxx = "g++ 13.2.0"; }},
           {"libc", [](Inputs& i) { i.toolchain.libc = "glibc 2.39"; }},
+          {"precision",
+           [](Inputs& i) {
+             i.spec.compile.precision = ComputePrecision::kBfloat16;
+           }},
+          {"deterministic",
+           [](Inputs& i) { i.spec.compile.deterministic = true; }},
+          {"passes", [](Inputs& i) { i.spec.compile.passes_digest = "aa"; }},
+          {"other passes",
+           [](Inputs& i) { i.spec.compile.passes_digest = "bb"; }},
+          {"an option",
+           [](Inputs& i) { i.spec.compile.options["epilogue_fusion"] = "1"; }},
+          {"its value",
+           [](Inputs& i) { i.spec.compile.options["epilogue_fusion"] = "0"; }},
       };
   std::set<std::string> keys = {Plan(TokenModel())[0].request.key.hex()};
   for (const auto& [name, change] : changes) {
@@ -86,6 +99,8 @@ TEST(WarmupPlanTest, WhatCannotChangeTheCodeDoesNotChangeTheKey) {
           {"name of a dimension",
            [](Inputs& i) { i.spec.dimensions[0].name = "n"; }},
           {"padding", [](Inputs& i) { i.spec.dimensions[1].padding = false; }},
+          {"path of the passes",
+           [](Inputs& i) { i.spec.compile.passes_path = "/elsewhere.py"; }},
           {"other buckets", [](Inputs& i) { i.spec.buckets.resize(1); }},
           {"queue",
            [](Inputs& i) {

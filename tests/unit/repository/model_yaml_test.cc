@@ -52,7 +52,7 @@ TEST(ModelYamlTest, DefaultsOfAnEmptyFile) {
     ASSERT_TRUE(spec.ok()) << spec.status();
     EXPECT_EQ(spec->ready_when, ReadyWhen::kWarm);
     EXPECT_EQ(spec->unmatched, Unmatched::kEager);
-    EXPECT_TRUE(spec->compile);
+    EXPECT_TRUE(spec->compile.enabled);
     EXPECT_EQ(spec->max_batch_size, 8);
     EXPECT_EQ(spec->threads, 0);
     EXPECT_EQ(spec->instances, 1);
@@ -86,7 +86,7 @@ TEST(ModelYamlTest, WorkedExample) {
   const auto defaults = Apply("");
   EXPECT_EQ(spec->ready_when, defaults->ready_when);
   EXPECT_EQ(spec->unmatched, defaults->unmatched);
-  EXPECT_EQ(spec->compile, defaults->compile);
+  EXPECT_EQ(spec->compile.enabled, defaults->compile.enabled);
   EXPECT_EQ(spec->threads, defaults->threads);
   EXPECT_EQ(spec->instances, defaults->instances);
   const DynamicBatchingSpec& batching = spec->dynamic_batching;
@@ -125,7 +125,7 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_EQ(spec->ready_when, ReadyWhen::kEager);
   EXPECT_EQ(spec->max_batch_size, 16);
   EXPECT_EQ(spec->unmatched, Unmatched::kReject);
-  EXPECT_FALSE(spec->compile);
+  EXPECT_FALSE(spec->compile.enabled);
   EXPECT_EQ(spec->threads, 3);
   EXPECT_EQ(spec->instances, 2);
   EXPECT_EQ(spec->weight, 3);
@@ -146,6 +146,28 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_EQ(spec->inputs[1].pad_value, -1);
   EXPECT_TRUE(spec->dimensions[1].padding);
   EXPECT_THAT(BucketNames(*spec), ElementsAre("rows=4,t=10", "rows=1,t=3"));
+}
+
+TEST(ModelYamlTest, CompileLevers) {
+  const auto spec = Apply(R"(
+compile:
+  precision: bfloat16
+  deterministic: true
+  options: {epilogue_fusion: false, cpp.min_chunk_size: 4096, cpp.descriptive_names: torch}
+)");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_TRUE(spec->compile.enabled);
+  EXPECT_EQ(spec->compile.precision, ComputePrecision::kBfloat16);
+  EXPECT_TRUE(spec->compile.deterministic);
+  EXPECT_EQ(spec->compile.options,
+            (std::map<std::string, std::string>{
+                {"epilogue_fusion", "false"},
+                {"cpp.min_chunk_size", "4096"},
+                {"cpp.descriptive_names", "\"torch\""}}));
+  EXPECT_EQ(spec->parity.rtol, 2e-2) << "against the float32 program";
+  EXPECT_EQ(
+      Apply("compile: {precision: bfloat16}\nparity: {rtol: 0.5}")->parity.rtol,
+      0.5);
 }
 
 TEST(ModelYamlTest, Buckets) {
@@ -255,7 +277,23 @@ TEST(ModelYamlTest, Mistakes) {
       {"max_batch_size: 8.0", "got 8.0"},
       {"max_batch_size:", "got nothing"},
       {"max_batch_size: [8]", "got a list of 1"},
-      {"compile: yes", "1: compile: expected true or false, got yes"},
+      {"compile: yes",
+       "1: compile: expected true, false or a map of levers, got yes"},
+      {"compile: {precision: fp16}",
+       "1: compile.precision: expected float32 or bfloat16, got fp16"},
+      {"compile: {deterministic: 1}",
+       "1: compile.deterministic: expected true or false, got 1"},
+      {"compile: {passes: passes.so}",
+       "1: compile.passes: expected a Python file, from the folder of "
+       "model.yaml, got passes.so"},
+      {"compile: {passes: none.py}",
+       "1: compile.passes: expected a file that can be read, got"},
+      {"compile: {options: {freezing: true}}",
+       "1: compile.options.freezing: expected an option that is left to you, "
+       "got freezing, which Stoker sets"},
+      {"compile: {options: {epilogue_fusion: [1]}}",
+       "1: compile.options.epilogue_fusion: expected true, false, a number or "
+       "a text, got a list of 1"},
       {"threads: -1", "an integer from 0 to 1024, got -1"},
       {"cpus: 3-1", "1: cpus: expected CPUs such as \"0-3,8\", got 3-1"},
       {"instances: 3\ncpus: [\"0\", \"1\"]",

@@ -1,0 +1,121 @@
+#include "repository/compile_yaml.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/sha256.h"
+
+namespace stoker {
+namespace {
+
+// Stoker's own business: what it sets, or says in another way.
+constexpr const char* kOwnOptions[] = {
+    "aot_inductor.",
+    "always_keep_tensor_constants",
+    "cpp.cxx",
+    "cpp.simdlen",
+    "cpp.threads",
+    "cpp.vec_isa_ok",
+    "deterministic",
+    "freezing",
+    "joint_graph_constant_",
+    "max_autotune",
+    "post_grad_custom_",
+    "joint_custom_",
+    "pre_grad_custom_pass",
+    "_pre_fusion_custom_pass",
+};
+
+bool IsOptionName(const std::string& name) {
+  constexpr size_t kMostCharacters = 100;
+  return !name.empty() && name.size() <= kMostCharacters &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(c) || c == '_' || c == '.';
+         });
+}
+
+// As JSON, which is how keys and compile jobs carry it.
+std::string Json(const YamlValue& value) {
+  const nlohmann::json json =
+      nlohmann::json::parse(value.text(), nullptr, false);
+  if (json.is_boolean() || json.is_number() || json.is_null()) {
+    return json.dump();
+  }
+  return nlohmann::json(value.text())
+      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+void ReadOptions(const YamlValue& value, CompileSpec& spec) {
+  const auto entries = value.MapOfNames();
+  if (!entries) return;
+  for (const auto& [name, entry] : *entries) {
+    const bool own = std::any_of(
+        std::begin(kOwnOptions), std::end(kOwnOptions),
+        [&name](const char* prefix) { return absl::StartsWith(name, prefix); });
+    if (!IsOptionName(name)) {
+      entry.Error("the name of an option of TorchInductor", name);
+    } else if (own) {
+      entry.Error("an option that is left to you",
+                  absl::StrCat(name, ", which Stoker sets"));
+    } else if (entry.is_map() || entry.is_list()) {
+      entry.Error("true, false, a number or a text");
+    } else {
+      spec.options[name] = Json(entry);
+    }
+  }
+}
+
+void ReadPasses(const YamlValue& value, const std::string& folder,
+                CompileSpec& spec) {
+  const std::filesystem::path named = value.text();
+  if (named.empty() || named.extension() != ".py") {
+    return value.Error("a Python file, from the folder of model.yaml");
+  }
+  spec.passes_path = (std::filesystem::path(folder) / named).string();
+  absl::StatusOr<std::string> digest = Sha256File(spec.passes_path);
+  if (!digest.ok()) {
+    return value.Error("a file that can be read",
+                       std::string(digest.status().message()));
+  }
+  spec.passes_digest = *std::move(digest);
+}
+
+}  // namespace
+
+void ReadCompile(const YamlValue& value, const std::string& folder,
+                 CompileSpec& spec) {
+  if (!value.is_map()) {
+    if (value.text() == "true" || value.text() == "false") {
+      spec.enabled = value.text() == "true";
+    } else {
+      value.Error("true, false or a map of levers");
+    }
+    return;
+  }
+  const auto entries = value.Map(
+      {"precision", "deterministic", "budget_seconds", "passes", "options"});
+  if (!entries) return;
+  for (const auto& [name, field] : *entries) {
+    if (name == "precision") {
+      const int choice = field.Choice({"float32", "bfloat16"}).value_or(0);
+      spec.precision = static_cast<ComputePrecision>(choice);
+    } else if (name == "deterministic") {
+      spec.deterministic = field.Bool().value_or(false);
+    } else if (name == "budget_seconds") {
+      constexpr int64_t kDay = 24 * 3600;
+      if (const auto seconds = field.Int(1, kDay)) {
+        spec.budget = absl::Seconds(*seconds);
+      }
+    } else if (name == "passes") {
+      ReadPasses(field, folder, spec);
+    } else {
+      ReadOptions(field, spec);
+    }
+  }
+}
+
+}  // namespace stoker

@@ -1,0 +1,131 @@
+"""The `compile` block of model.yaml: each lever reaches the artifact, its key and the evidence."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.integration.clients import infer, rows
+from tests.integration.daemon import Daemon, ctl, write_yaml
+from tests.integration.wire import eager
+
+BUCKET = {"max_batch_size": 8, "buckets": {"batch": [8]}}
+
+def factors(cache: Path, folder: Path) -> dict[str, str]:
+    """Those of the only bucket, as `stokerctl cache explain` tells them."""
+    plan = json.loads(ctl("--json", "--cache", cache, "plan", f"--model-repository={folder}"))
+    (bucket,) = plan["buckets"]
+    return json.loads(ctl("--json", "--cache", cache, "cache", "show", bucket["key"]))["manifest"]["factors"]
+
+
+def test_bfloat16_is_judged_against_the_float32_program(
+    repository: Callable[..., Path], start: Callable[..., Daemon], kept: Path
+) -> None:
+    root = repository("layers")
+    write_yaml(root / "layers", **BUCKET, compile={"precision": "bfloat16", "deterministic": True})
+    x = rows(8)
+    expected = eager("layers", {"x": torch.from_numpy(x)})["y"].numpy()
+    with start(root) as daemon:
+        daemon.wait_ready()
+        largest = daemon.metric("stoker_parity_max_abs_error")
+        assert daemon.metric("stoker_promotions_total", outcome="parity") == 0, daemon.log()
+        assert daemon.stop() == 0
+    assert 1e-5 < largest < 2e-2 * abs(expected).max()
+    found = factors(kept / "kernels", root)
+    assert found["precision"] == "bfloat16" and found["inductor.deterministic"] == "true"
+    # Whether this machine is faster in bfloat16 is not the question here.
+    with start(root, "--no-promotion-checks") as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        answer = infer(client, x, "layers")
+        assert daemon.metric("stoker_tier_requests_total", tier="aot") == 1
+        assert daemon.stop() == 0
+    assert 1e-5 < abs(answer - expected).max() < 2e-2 * abs(expected).max()
+
+
+def test_a_tolerance_that_bfloat16_cannot_meet_keeps_eager(
+    repository: Callable[..., Path], start: Callable[..., Daemon]
+) -> None:
+    root = repository("layers")
+    write_yaml(
+        root / "layers", **BUCKET,
+        compile={"precision": "bfloat16", "deterministic": True}, parity={"rtol": 1e-5, "atol": 1e-5},
+    )  # fmt: skip
+    with start(root) as daemon:
+        daemon.wait_ready()
+        assert re.search(r"stays on eager \(parity\): seed .*eager .*, compiled ", daemon.log())
+        assert daemon.stop() == 0
+
+
+def test_passes_and_options(
+    repository: Callable[..., Path], start: Callable[..., Daemon], kept: Path
+) -> None:
+    root = repository("mlp")
+    (root / "mlp/passes.py").write_text("def apply(graph):\n    graph.eliminate_dead_code()\n")
+    write_yaml(root / "mlp", **BUCKET, compile={"passes": "passes.py", "options": {"epilogue_fusion": False}})
+    with start(root, "--no-promotion-checks") as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        x = rows(3)
+        np.testing.assert_allclose(
+            infer(client, x), eager("mlp", {"x": torch.from_numpy(x)})["y"].numpy(), atol=1e-5
+        )
+        assert daemon.metric("stoker_tier_requests_total", tier="aot") == 1
+        assert daemon.stop() == 0
+    found = factors(kept / "kernels", root)
+    assert found["inductor.epilogue_fusion"] == "false" and re.fullmatch("[0-9a-f]{64}", found["passes"])
+
+
+@pytest.mark.parametrize(
+    ("levers", "source", "words"),
+    [
+        ({"options": {"epilogue_fusions": True}}, None, "epilogue_fusions"),
+        ({"passes": "passes.py"}, "def apply(graph):\n    raise KeyError('relu')", "apply failed: KeyError: 'relu'"),
+        ({"passes": "passes.py"}, "x = 1", "expected a function apply"),
+    ],
+)
+def test_levers_that_the_compiler_cannot_pull_cost_the_compile_only(
+    repository: Callable[..., Path],
+    start: Callable[..., Daemon],
+    fresh_cache: Path,
+    levers: dict[str, object],
+    source: str | None,
+    words: str,
+) -> None:
+    root = repository("mlp")
+    if source is not None:
+        (root / "mlp/passes.py").write_text(source)
+    write_yaml(root / "mlp", **BUCKET, compile=levers)
+    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        assert infer(client, rows(2)).shape == (2, 4)
+        (line,) = [line for line in daemon.log().splitlines() if "stays on eager" in line]
+        assert words in line
+        assert daemon.stop() == 0
+
+
+def test_a_budget_goes_to_what_is_asked_for_most(
+    repository: Callable[..., Path], start: Callable[..., Daemon], fake_compiler, tmp_path: Path
+) -> None:
+    """The stand-in says that a compile took 7.5 s; what it makes can't be opened."""
+    root = repository("mlp")
+    write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [1, 8]}, compile={"budget_seconds": 10})
+    cache = tmp_path / "cache"
+    with start(root, "--no-compile", cache=cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        for _ in range(3):
+            infer(client, rows(5))
+        infer(client, rows(1))
+        assert daemon.stop() == 0
+    with start(root, fake_compiler("--job", "ok"), cache=cache) as daemon:
+        daemon.wait_ready()
+        reasons = re.findall(r"mlp:1 (batch=\d): stays on eager \((\w+)\): (.*)", daemon.log())
+        assert [reason[:2] for reason in reasons] == [("batch=8", "open"), ("batch=1", "budget")]
+        assert reasons[1][2].startswith("not compiled: 8 of budget_seconds 10 are spent")
+        assert daemon.metric("stoker_compile_seconds_count") == 1
+        assert daemon.metric("stoker_fallbacks_total", reason="budget") == 1
+        assert daemon.stop() == 0
