@@ -23,7 +23,9 @@ constexpr size_t kFewestCases = 2;
 constexpr size_t kMaxReproducerBytes = size_t{64} << 20;
 
 ParityTolerance ToleranceOf(const ModelSpec& spec) {
-  return {.rtol = spec.parity.rtol, .atol = spec.parity.atol};
+  return {.rtol = spec.parity.rtol,
+          .atol = spec.parity.atol,
+          .rms = spec.parity.rms};
 }
 
 std::string Reproducer(const ModelSpec& spec, absl::Span<const Tensor> inputs,

@@ -1,6 +1,7 @@
 #include "models/parity_cases.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -50,6 +51,9 @@ std::string Circumstances(const ModelSpec& spec) {
   std::string text =
       absl::StrCat("4 ", spec.weights_digest, " ", spec.parity.rtol, " ",
                    spec.parity.atol, " ", spec.parity.cases);
+  if (std::isfinite(spec.parity.rms)) {
+    absl::StrAppend(&text, " rms ", spec.parity.rms);
+  }
   for (const InputSpec& input : spec.inputs) {
     absl::StrAppend(&text, " ", input.pad_value);
     if (input.range.has_value()) {

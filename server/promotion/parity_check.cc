@@ -26,11 +26,13 @@ ParityTolerance ToleranceOf(const ParityTolerance& given, DataType dtype) {
   double epsilon = 0;
   if (dtype == DataType::kFp64) {
     constexpr double kFinerThanFp32 = 1e-3;
-    return {given.rtol * kFinerThanFp32, given.atol * kFinerThanFp32};
+    return {given.rtol * kFinerThanFp32, given.atol * kFinerThanFp32,
+            given.rms};
   }
   if (dtype == DataType::kFp16) epsilon = 0x1p-10;
   if (dtype == DataType::kBf16) epsilon = 0x1p-7;
-  return {std::max(given.rtol, 4 * epsilon), std::max(given.atol, epsilon)};
+  return {std::max(given.rtol, 4 * epsilon), std::max(given.atol, epsilon),
+          std::max(given.rms, epsilon)};
 }
 
 template <typename T>
@@ -89,8 +91,9 @@ std::string Position(int64_t index, absl::Span<const int64_t> shape) {
 struct OutputComparison {
   double max_abs_error = 0;
   int64_t different = 0;
-  int64_t patterns = 0;  // of these, NaN or Inf against something else
-  int64_t worst = -1;    // flat index of the element that is most wrong
+  int64_t patterns = 0;       // of these, NaN or Inf against something else
+  int64_t worst = -1;         // flat index of the element that is most wrong
+  std::optional<double> rms;  // of all differences, where it is too large
 };
 
 // Root mean square of the finite elements.
@@ -109,10 +112,11 @@ double Magnitude(const Tensor& tensor, int64_t count) {
 OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
                                  int64_t count, const ParityTolerance& given) {
   ParityTolerance tolerance = ToleranceOf(given, expected.dtype);
-  tolerance.atol *=
-      std::clamp(Magnitude(expected, count), kLeastMagnitude, 1.0);
+  const double magnitude = Magnitude(expected, count);
+  tolerance.atol *= std::clamp(magnitude, kLeastMagnitude, 1.0);
   OutputComparison found;
   double worst_error = -1;
+  double squares = 0;
   for (int64_t i = 0; i < count; ++i) {
     const double b = FloatingAt(expected, i);
     const double a = FloatingAt(actual, i);
@@ -122,6 +126,7 @@ OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
     const double error =
         finite ? std::abs(a - b) : std::numeric_limits<double>::infinity();
     found.max_abs_error = std::max(found.max_abs_error, error);
+    if (finite) squares += error * error;
     if (finite && error <= tolerance.atol + tolerance.rtol * std::abs(b))
       continue;
     ++found.different;
@@ -130,6 +135,10 @@ OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
       worst_error = error;
       found.worst = i;
     }
+  }
+  const double rms = count == 0 ? 0 : std::sqrt(squares / count);
+  if (rms > tolerance.rms * std::max(magnitude, kLeastMagnitude)) {
+    found.rms = rms / std::max(magnitude, kLeastMagnitude);
   }
   return found;
 }
@@ -216,6 +225,11 @@ void CompareOutput(size_t number, const Tensor& expected, const Tensor& actual,
   result.max_abs_error = std::max(result.max_abs_error, found.max_abs_error);
   if (!result.argmax_agreement.has_value()) {
     result.argmax_agreement = ArgmaxAgreement(expected, actual);
+  }
+  if (found.rms.has_value()) {
+    differ(false,
+           absl::StrCat(": root mean square of the differences ", *found.rms,
+                        " of the output's, more than ", tolerance.rms));
   }
   if (found.different == 0) return;
   differ(

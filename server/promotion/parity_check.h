@@ -9,6 +9,7 @@
 // owns the ExecutionContext.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct ParityTolerance {
   // For an output whose root mean square is 1 or more; in proportion for
   // smaller ones, so that small numbers are compared at all.
   double atol = 3e-5;
+  // Root mean square of an output's differences, in proportion to that of the
+  // output; has to hold too.
+  double rms = std::numeric_limits<double>::infinity();
 };
 
 // What a comparison of two runs' outputs found.

@@ -53,9 +53,11 @@ void ReadOptions(const YamlValue& value, CompileSpec& spec) {
   const auto entries = value.MapOfNames();
   if (!entries) return;
   for (const auto& [name, entry] : *entries) {
-    const bool own = std::any_of(
-        std::begin(kOwnOptions), std::end(kOwnOptions),
-        [&name](const char* prefix) { return absl::StartsWith(name, prefix); });
+    const std::string& option = name;  // clang captures no binding
+    const bool own = std::any_of(std::begin(kOwnOptions), std::end(kOwnOptions),
+                                 [&option](const char* prefix) {
+                                   return absl::StartsWith(option, prefix);
+                                 });
     if (!IsOptionName(name)) {
       entry.Error("the name of an option of TorchInductor", name);
     } else if (own) {

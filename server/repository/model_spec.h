@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -69,6 +70,7 @@ struct DynamicBatchingSpec {
 struct ParitySpec {
   double rtol = 3e-5;  // for FP32
   double atol = 3e-5;
+  double rms = std::numeric_limits<double>::infinity();
   int cases = 2;  // sets of inputs at the bucket's size
 };
 

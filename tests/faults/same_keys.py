@@ -89,7 +89,7 @@ def keys_of_an_export(generator: random.Random, namespaces: bool) -> tuple[str, 
         who = Somebody(generator, folder, namespaces)
         seed = str(generator.randrange(1 << 30))  # other weights, the same graph
         who.run(sys.executable, "-c", EXPORT, version / "model.pt2", seed, *sizes)
-        (folder / "models/model/model.yaml").write_text("max_batch_size: 4\nbuckets: {batch: [1, 4], length: [16]}\n")
+        (folder / "models/model/model.yaml").write_text("max_batch_size: 4\nbuckets: {batch: [1, 4], tokens.1: [16]}\n")
         who = Somebody(generator, folder, namespaces)
         plan = who.run(
             STOKERCTL, "--cache", folder / "cache", "--json", "plan", f"--model-repository={folder / 'models'}"

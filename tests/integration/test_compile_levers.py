@@ -36,7 +36,7 @@ def test_bfloat16_is_judged_against_the_float32_program(
         largest = daemon.metric("stoker_parity_max_abs_error")
         assert daemon.metric("stoker_promotions_total", outcome="parity") == 0, daemon.log()
         assert daemon.stop() == 0
-    assert 1e-5 < largest < 2e-2 * abs(expected).max()
+    assert 1e-5 < largest < 2e-2
     found = factors(kept / "kernels", root)
     assert found["precision"] == "bfloat16" and found["inductor.deterministic"] == "true"
     # Whether this machine is faster in bfloat16 is not the question here.

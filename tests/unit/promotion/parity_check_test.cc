@@ -151,6 +151,24 @@ TEST(CompareOutputsTest, SmallOutputsGetASmallAbsoluteTolerance) {
       CompareOutputs(thousandths(0.001f), thousandths(0.00100003f), {}).equal);
 }
 
+TEST(CompareOutputsTest, AllElementsTogetherMayBeHeldToLess) {
+  const ParityTolerance tolerance{.rtol = 0.1, .atol = 0.1, .rms = 0.02};
+  const Tensor expected[] = {Floats({1, -1, 1, -1})};
+  const Tensor one_off[] = {Floats({1.03f, -1, 1, -1})};
+  EXPECT_TRUE(CompareOutputs(expected, one_off, tolerance).equal);
+  const Tensor all_off[] = {Floats({1.03f, -1.03f, 1.03f, -1.03f})};
+  const Comparison result = CompareOutputs(expected, all_off, tolerance);
+  EXPECT_FALSE(result.equal);
+  EXPECT_FALSE(result.arguable);
+  EXPECT_THAT(result.difference,
+              HasSubstr("output 0: root mean square of the differences 0.03 "
+                        "of the output's, more than 0.02"));
+  // In proportion to the output.
+  const Tensor small[] = {Floats({0.01f, -0.01f})};
+  const Tensor small_off[] = {Floats({0.0103f, -0.0103f})};
+  EXPECT_FALSE(CompareOutputs(small, small_off, tolerance).equal);
+}
+
 TEST(CompareOutputsTest, Fp64IsComparedMoreFinely) {
   const Tensor expected[] = {Doubles({1, 2})};
   const Tensor rounded[] = {Doubles({1 + 1e-5, 2})};

@@ -164,7 +164,8 @@ compile:
                 {"epilogue_fusion", "false"},
                 {"cpp.min_chunk_size", "4096"},
                 {"cpp.descriptive_names", "\"torch\""}}));
-  EXPECT_EQ(spec->parity.rtol, 2e-2) << "against the float32 program";
+  EXPECT_EQ(spec->parity.rtol, 2e-1) << "against the float32 program";
+  EXPECT_EQ(spec->parity.rms, 2e-2);
   EXPECT_EQ(
       Apply("compile: {precision: bfloat16}\nparity: {rtol: 0.5}")->parity.rtol,
       0.5);
@@ -353,7 +354,7 @@ TEST(ModelYamlTest, Mistakes) {
       {"parity: {rtol: -1}", "parity.rtol: expected a number from 0 to 1"},
       {"parity: {atol: nan}", "parity.atol: expected a number, got nan"},
       {"parity: {cases: 0}", "parity.cases: expected an integer from 1 to 64"},
-      {"parity: {seeds: 4}", "parity.seeds: expected one of rtol, atol, cases"},
+      {"parity: {seeds: 4}", "parity.seeds: expected one of rtol, atol, rms, cases"},
       {"buckets: 3", "expected auto, a map of dimensions to sizes, or a list"},
       {"buckets: {tokens: [1]}", "expected one of batch, input_ids.1"},
       {"buckets: {batch: []}", "buckets.batch: expected at least one size"},
