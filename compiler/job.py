@@ -128,7 +128,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
         phases.enter("specialise")
         specialised = specialise(program, job.sizes)
         phases.enter("lower")
-        built = _build(job, specialised, work, phases)
+        built = build(job, specialised, work, phases)
         phases.enter("package")
         shutil.move(built.library, job.stage / ARTIFACT)
         if built.extern_nodes is not None:
@@ -167,7 +167,8 @@ class Built:
     constants: list[str]
 
 
-def _build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Built:
+def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Built:
+    """Compiles the graph into the work folder; `phases` enters "build" when the C++ compilers start."""
     from torch._inductor.compile_fx import compile_fx_aot
 
     options = {
