@@ -133,19 +133,22 @@ class Archive:
             raise ArchiveError(f"member {name!r} is not JSON: {str(error)[:100]}") from None
 
 
-def load_program(path: str | os.PathLike[str]) -> torch.export.ExportedProgram:
+def load_program(
+    path: str | os.PathLike[str], notes: list[Any] | None = None
+) -> torch.export.ExportedProgram:
     """The exported program in the archive at `path`, its weights mapped from the file.
 
-    The program has no example inputs, no stack traces and no guards. Raises ArchiveError with the
-    path and a one-line reason, and OSError when the file can't be read.
+    The program has no example inputs, no stack traces and no guards; with `notes` its operators are
+    numbered as graph_check.check_graph says. Raises ArchiveError with the path and a one-line reason,
+    and OSError when the file can't be read.
     """
     try:
-        return _load(Archive(path))
+        return _load(Archive(path), notes)
     except ArchiveError as error:
         raise ArchiveError(f"{os.fspath(path)}: {error}") from None
 
 
-def _load(archive: Archive) -> torch.export.ExportedProgram:
+def _load(archive: Archive, notes: list[Any] | None) -> torch.export.ExportedProgram:
     for name, expected in FORMAT.items():
         got = archive.read(name, 64)
         if got != expected:
@@ -155,7 +158,7 @@ def _load(archive: Archive) -> torch.export.ExportedProgram:
     programs = [name for name in archive.members if name.startswith("models/")]
     if programs != [GRAPH]:
         raise ArchiveError(f"expected one program, {GRAPH}, got {', '.join(programs)[:100] or 'none'}")
-    graph = check_graph(archive.read_json(GRAPH, MAX_GRAPH_BYTES))
+    graph = check_graph(archive.read_json(GRAPH, MAX_GRAPH_BYTES), notes)
     state = _tensors(archive, WEIGHTS_CONFIG, "data/weights/")
     constants = _tensors(archive, CONSTANTS_CONFIG, "data/constants/")
     _check_signature(graph, state, constants)

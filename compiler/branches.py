@@ -34,7 +34,7 @@ def branches(node: Node) -> Iterator[Graph]:
     import torch
 
     if node.target is not torch.ops.higher_order.cond:
-        raise Refused(f"{node.target} ({node.name}): control flow other than torch.cond is not guarded")
+        raise Refused("control flow other than torch.cond is not guarded", node)
     for branch in node.args[1:3]:
         yield attrgetter(branch.target)(node.graph.owning_module).graph  # type: ignore[union-attr, arg-type]
 
@@ -56,7 +56,7 @@ def check(node: Node) -> None:
             if is_control_flow(inner):
                 check(inner)
             elif not _is_arithmetic(inner):
-                raise Refused(f"{inner.target} ({inner.name}): can't be guarded in a branch of {node.target}")
+                raise Refused(f"can't be guarded in a branch of {node.target}", inner)
 
 
 def _is_arithmetic(node: Node) -> bool:

@@ -58,13 +58,14 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
         return original.__func__(cls, graph, wrapper_code, kernel_code, *rest, **options)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_replaced(AotCodeCompiler, "compile", classmethod(compile_checked)))
+        stack.enter_context(replaced(AotCodeCompiler, "compile", classmethod(compile_checked)))
         _watch_kernels(stack, generated)
         yield generated
 
 
 @contextlib.contextmanager
-def _replaced(owner: type, name: str, replacement: Any) -> Iterator[None]:
+def replaced(owner: type, name: str, replacement: Any) -> Iterator[None]:
+    """Within, the attribute is another one."""
     original = owner.__dict__[name]
     setattr(owner, name, replacement)
     try:
@@ -92,11 +93,11 @@ def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:
         if lower or upper:
             note(f"an index check against {size}", proof.is_lookup)
 
-    stack.enter_context(_replaced(cpp.CppKernel, "check_bounds", check_bounds))
+    stack.enter_context(replaced(cpp.CppKernel, "check_bounds", check_bounds))
     for overrides in (cpp.CppOverrides, cpp.CppVecOverrides):
         for name in ("floordiv", "truncdiv", "mod"):
             if name in overrides.__dict__:
-                stack.enter_context(_replaced(overrides, name, _noting(overrides, name, note)))
+                stack.enter_context(replaced(overrides, name, _noting(overrides, name, note)))
 
 
 def _noting(overrides: type, name: str, note: Callable[[str, Callable[[Any], bool]], None]) -> Any:
@@ -130,13 +131,13 @@ def check_error_codes(wrapper_code: str) -> str:
     for match in STATEMENT.finditer(wrapper_code):
         if match.group(1) not in functions_with_error_code():
             continue
-        begin, end = match.start(1), _closing_parenthesis(wrapper_code, match.end() - 1) + 1
+        begin, end = match.start(1), closing_parenthesis(wrapper_code, match.end() - 1) + 1
         pieces += [wrapper_code[done:begin], f"{CHECKED}({wrapper_code[begin:end]})"]
         done = end
     return "".join(pieces) + wrapper_code[done:]
 
 
-def _closing_parenthesis(code: str, opening: int) -> int:
+def closing_parenthesis(code: str, opening: int) -> int:
     """The position of the parenthesis that closes the one at `opening`."""
     depth = 0
     for match in re.compile(r'"(?:[^"\\]|\\.)*"|\(|\)').finditer(code, opening):

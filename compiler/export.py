@@ -35,7 +35,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from compiler import export_transformers
+from compiler import export_transformers, origins
 from compiler.archive import ArchiveError, load_program
 from compiler.export_refusal import (
     ExportRefused,
@@ -110,11 +110,14 @@ def _check_mutations(program: torch.export.ExportedProgram) -> None:
 
 
 def save(program: torch.export.ExportedProgram, path: Path) -> None:
-    """torch.export.save without the sample inputs (a pickle) and the stack traces (paths of this machine)."""
+    """torch.export.save without the sample inputs (a pickle), and of the stack traces (paths of this
+    machine) only the model's lines."""
     for module in program.graph_module.modules():
         if isinstance(module, torch.fx.GraphModule):
             for node in module.graph.nodes:
-                node.meta.pop("stack_trace", None)
+                line = origins.portable(node.meta.pop("stack_trace", None) or "")
+                if line is not None:
+                    node.meta["stack_trace"] = line
     program._example_inputs = None
     try:
         torch.export.save(program, path)

@@ -62,13 +62,17 @@ class ArchiveError(ValueError):
     """The archive is not a program that may be loaded; the message is one line with the reason."""
 
 
-def check_graph(program: dict[str, Any]) -> dict[str, Any]:
-    """Returns the program's JSON without what is not needed, or raises ArchiveError."""
+def check_graph(program: dict[str, Any], notes: list[Any] | None = None) -> dict[str, Any]:
+    """Returns the program's JSON without what is not needed, or raises ArchiveError.
+
+    Where `notes` is given, what torch.export noted of each operator is appended to it, unchecked, and
+    the operator keeps its number there, "node 17", as its stack trace.
+    """
     if not isinstance(program, dict) or not isinstance(program.get("graph_module"), dict):
         raise ArchiveError("the graph is not an exported program: expected an object with graph_module")
     program = dict(program, guards_code=[])
     module = dict(program["graph_module"], metadata={}, treespec_namedtuple_fields={})
-    module["graph"] = _without_metadata(module.get("graph"), 0)
+    module["graph"] = _without_metadata(module.get("graph"), notes, 0)
     program["graph_module"] = module
     try:
         _walk(program, "", "", 0)
@@ -77,13 +81,19 @@ def check_graph(program: dict[str, Any]) -> dict[str, Any]:
     return program
 
 
-def _without_metadata(value: Any, depth: int) -> Any:
+def _without_metadata(value: Any, notes: list[Any] | None, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ArchiveError(f"the graph is nested more than {MAX_DEPTH} deep")
     if isinstance(value, dict):
-        return {k: ({} if k == "metadata" else _without_metadata(v, depth + 1)) for k, v in value.items()}
+        kept = {k: _without_metadata(v, notes, depth + 1) for k, v in value.items() if k != "metadata"}
+        if "metadata" in value:
+            kept["metadata"] = {}
+            if notes is not None and "target" in value:
+                kept["metadata"] = {"stack_trace": f"node {len(notes)}"}
+                notes.append(value["metadata"])
+        return kept
     if isinstance(value, list):
-        return [_without_metadata(v, depth + 1) for v in value]
+        return [_without_metadata(v, notes, depth + 1) for v in value]
     return value
 
 

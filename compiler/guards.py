@@ -83,7 +83,7 @@ class _Inserter:
     def _guard(self, node: Node) -> None:
         name = operator_name(node.target)
         if name in UNGUARDED:
-            raise Refused(f"{node.target} ({node.name}): its values can't be guarded")
+            raise Refused("its values can't be guarded", node)
         if name in INDEX_RULES:
             self._guard_index(node, INDEX_RULES[name])
         elif name in INDEX_LISTS:
@@ -113,7 +113,7 @@ class _Inserter:
         if masks:
             only_fills = writes and len(indices) == 1 and value(node.args[2]).numel() == 1
             if not only_fills or value(masks[0]).dtype != torch.bool:
-                raise Refused(f"{node.target} ({node.name}): how much a mask selects depends on the data")
+                raise Refused("how much a mask selects depends on the data", node)
             return
         unsafe = operator_name(node.target).startswith("_unsafe")
         local = not writes
@@ -144,7 +144,7 @@ class _Inserter:
 
     def _guard_count(self, node: Node, position: int, count: Any) -> None:
         if not isinstance(count, int) or count < 1:
-            raise Refused(f"{node.target} ({node.name}): expected a fixed number of classes, got {count}")
+            raise Refused(f"expected a fixed number of classes, got {count}", node)
         node.update_arg(position, self._clamp(node, node.args[position], (count, None), False, True))
 
     def _clamp(
@@ -154,7 +154,7 @@ class _Inserter:
         tensor, dim = extent
         size = self._extent(tensor, dim)
         if at_most(size, 0):
-            raise Refused(f"{node.target} ({node.name}): indexes a tensor without elements")
+            raise Refused("indexes a tensor without elements", node)
         if within(self._bounds.of(index), -size if wraps else 0, size - 1):
             return index
         key = (index, str(size), wraps, local)
@@ -247,11 +247,11 @@ class _Inserter:
             return
         if not isinstance(divisor, torch.fx.Node):
             if divisor == 0:
-                raise Refused(f"{node.target} ({node.name}): divides by the constant 0")
+                raise Refused("divides by the constant 0", node)
             minus_one = None
             node.update_arg(1, 1)
         elif not isinstance(value(divisor), torch.Tensor):
-            raise Refused(f"{node.target} ({node.name}): divides by a size that may be 0")
+            raise Refused("divides by a size that may be 0", node)
         else:
             safe, minus_one = self._safe_divisor(node, divisor)
             node.update_arg(1, safe)

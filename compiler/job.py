@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compiler import branches, codegen, manifest, passes, toolchain
 from compiler.archive import load_program
@@ -21,6 +21,9 @@ from compiler.protocol import PHASES
 from compiler.refused import Refused
 from compiler.specialise import Specialised, specialise
 from compiler.work_folder import temporary_files_in
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
 
 # Factors of the key with this prefix are options of TorchInductor, as JSON.
 OPTION = "inductor."
@@ -131,12 +134,10 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
     with _made(work), temporary_files_in(work):
         phases.enter("load")
         program = load_program(job.program)
-        change = passes.load(job.passes, job.factors.get("passes", "")) if job.passes else None
         phases.enter("specialise")
-        bfloat16 = job.factors.get("precision") == "bfloat16"
-        specialised = specialise(program, job.sizes, change, bfloat16)
+        specialised = specialise_for(job, program)
         phases.enter("lower")
-        built = _build(job, specialised, work, phases)
+        built = build(job, specialised, work, phases)
         phases.enter("package")
         shutil.move(built.library, job.stage / ARTIFACT)
         if built.extern_nodes is not None:
@@ -167,6 +168,12 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
     return {"phases": phases.seconds, "seconds": seconds}
 
 
+def specialise_for(job: Job, program: ExportedProgram) -> Specialised:
+    """specialise, with the levers that the job's key names."""
+    change = passes.load(job.passes, job.factors.get("passes", "")) if job.passes else None
+    return specialise(program, job.sizes, change, job.factors.get("precision") == "bfloat16")
+
+
 @dataclass
 class Built:
     """What Inductor left in the work folder."""
@@ -176,7 +183,8 @@ class Built:
     constants: list[str]
 
 
-def _build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Built:
+def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Built:
+    """Compiles the graph into the work folder; `phases` enters "build" when the C++ compilers start."""
     from torch._inductor.compile_fx import compile_fx_aot
 
     options = {

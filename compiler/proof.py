@@ -59,13 +59,13 @@ def prove(graph: Graph) -> None:
             continue
         name = functional_name(node.target)
         if name in RANDOM or _is_random(node):
-            raise Refused(f"{node.target} ({node.name}): answers would be random")
+            raise Refused("answers would be random", node)
         if branches.is_control_flow(node):
             for branch in branches.branches(node):
                 prove(branch)
             continue
         if name in UNGUARDED:
-            raise Refused(f"{node.target} ({node.name}): its values can't be guarded")
+            raise Refused("its values can't be guarded", node)
         if name in LOOKUPS:
             _prove_lookup(bounds, node, name)
         elif name.startswith("_embedding_bag"):
@@ -110,9 +110,7 @@ def _prove_lookup(bounds: Bounds, node: Node, name: str) -> None:
 def _prove_index(bounds: Bounds, node: Node, index: Any, size: Any, wraps: bool) -> None:
     found = bounds.of(index)
     if not within(found, -size if wraps else 0, size - 1):
-        raise Refused(
-            f"{node.target} ({node.name}): index {index} in {found} was not proved to be below {size}"
-        )
+        raise Refused(f"index {index} in {found} was not proved to be below {size}", node)
 
 
 def _is_mask(index: Node) -> bool:
@@ -126,7 +124,7 @@ def _prove_division(bounds: Bounds, node: Node) -> None:
     low, high = bounds.of(divisor)
     if at_most(1, low) or at_most(high, -2) or _is_replaced(divisor):
         return
-    raise Refused(f"{node.target} ({node.name}): divisor {divisor} was not proved to differ from 0 and -1")
+    raise Refused(f"divisor {divisor} was not proved to differ from 0 and -1", node)
 
 
 def _is_replaced(divisor: Any) -> bool:

@@ -68,7 +68,7 @@ def specialise(
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
-    packed, packed_bfloat16 = onednn.rewrite(module, lambda size: _resolve(size, sizes), bfloat16)
+    packed, packed_bfloat16 = onednn.rewrite(module, lambda size: resolve(size, sizes), bfloat16)
     module.recompile()
     fakes = _bucket_inputs(module, names, sizes)
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
@@ -125,7 +125,7 @@ def _check_symbols(node: torch.fx.Node) -> None:
     from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
     if free_unbacked_symbols(node.meta.get("val")):
-        raise Refused(f"{node.target} ({node.name}): its result's size or value depends on the data")
+        raise Refused("its result's size or value depends on the data", node)
 
 
 def _flatten(module: torch.fx.GraphModule) -> None:
@@ -222,7 +222,7 @@ def _bucket_inputs(
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     assert len(placeholders) == len(names), (placeholders, names)
     values = [node.meta["val"] for node in placeholders]
-    shapes = [[_resolve(size, sizes) for size in value.shape] for value in values]
+    shapes = [[resolve(size, sizes) for size in value.shape] for value in values]
     static = all(isinstance(size, int) for shape in shapes for size in shape)
     mode = FakeTensorMode(allow_non_fake_inputs=True) if static or not values else values[0].fake_mode
     fakes = []
@@ -233,7 +233,7 @@ def _bucket_inputs(
     return fakes
 
 
-def _resolve(size: int | torch.SymInt, sizes: dict[str, int]) -> int | torch.SymInt:
+def resolve(size: int | torch.SymInt, sizes: dict[str, int]) -> int | torch.SymInt:
     """The size in the bucket: a number when all of its symbols have one."""
     if isinstance(size, int):
         return size

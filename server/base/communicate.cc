@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace stoker {
 namespace {
@@ -32,8 +33,9 @@ bool Give(int fd, std::string_view& left) {
 
 }  // namespace
 
-Conversation Communicate(Subprocess& child, std::string_view input,
-                         absl::Duration silence) {
+Conversation Communicate(
+    Subprocess& child, std::string_view input, absl::Duration silence,
+    const std::function<void(std::string_view)>& on_reply) {
   Conversation heard;
   enum { kReply, kLog, kInput };
   std::array<pollfd, 3> ends = {{{child.reply_fd(), POLLIN, 0},
@@ -63,8 +65,12 @@ Conversation Communicate(Subprocess& child, std::string_view input,
     if (ends[kInput].revents != 0 && !Give(ends[kInput].fd, input)) {
       close_input();
     }
-    if (ends[kReply].revents != 0 && !Take(ends[kReply].fd, heard.reply)) {
-      ends[kReply].fd = -1;
+    if (ends[kReply].revents != 0) {
+      const size_t before = heard.reply.size();
+      if (!Take(ends[kReply].fd, heard.reply)) ends[kReply].fd = -1;
+      if (on_reply && heard.reply.size() > before) {
+        on_reply(std::string_view(heard.reply).substr(before));
+      }
     }
     if (ends[kLog].revents != 0 && !Take(ends[kLog].fd, heard.log)) {
       ends[kLog].fd = -1;
@@ -75,6 +81,14 @@ Conversation Communicate(Subprocess& child, std::string_view input,
   }
   heard.end = child.Wait();
   return heard;
+}
+
+std::string LastLine(const std::string& text) {
+  std::string last;
+  for (const auto line : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
+    last = std::string(line);
+  }
+  return last;
 }
 
 }  // namespace stoker

@@ -3,6 +3,7 @@
 // is ever full for good.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -18,8 +19,13 @@ struct Conversation {
 };
 
 // Writes `input` to the child's stdin and closes it. A child that neither reads
-// nor writes for `silence` is killed. The caller has SIGPIPE ignored.
-Conversation Communicate(Subprocess& child, std::string_view input,
-                         absl::Duration silence);
+// nor writes for `silence` is killed. `on_reply` is called, on this thread,
+// with each piece of the reply as it comes. The caller has SIGPIPE ignored.
+Conversation Communicate(
+    Subprocess& child, std::string_view input, absl::Duration silence,
+    const std::function<void(std::string_view)>& on_reply = nullptr);
+
+// The last line that is not empty.
+std::string LastLine(const std::string& text);
 
 }  // namespace stoker

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/output.h"
+#include "ctl/planned_buckets.h"
 #include "models/placement.h"
 #include "models/traffic.h"
 #include "models/warmup_plan.h"
@@ -34,20 +35,6 @@ std::string CostText(double cost, bool measured) {
 
 std::string Percent(double share) {
   return absl::StrFormat("%.1f %%", share * 100);
-}
-
-absl::StatusOr<std::shared_ptr<const ModelSpec>> Newest(
-    ModelRepository& repository, const std::string& model) {
-  ASSIGN_OR_RETURN(const RepositorySnapshot wanted, repository.Poll());
-  const DesiredVersion* newest = nullptr;
-  for (const DesiredVersion& version : wanted) {
-    if (version.model == model) newest = &version;
-  }
-  if (newest == nullptr) {
-    return absl::NotFoundError(absl::StrCat(
-        "the repository ", repository.root(), " has no model '", model, "'"));
-  }
-  return newest->spec;
 }
 
 std::string HowMeasured(const BucketExperience& experience) {
@@ -130,7 +117,7 @@ std::string Yaml(const ModelSpec& spec, const BucketOutlook& proposal) {
 absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
                                             BucketLimits limits) const {
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSpec> spec,
-                   Newest(repository, model));
+                   NewestVersion(repository, model));
   if (!spec->compile.enabled) {
     return absl::FailedPreconditionError(
         absl::StrCat("model.yaml of ", model, " says 'compile: false'"));

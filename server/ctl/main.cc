@@ -16,9 +16,11 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "compile_broker/compiler_folder.h"
 #include "ctl/bucket_commands.h"
 #include "ctl/cache_commands.h"
 #include "ctl/entry_info.h"
+#include "ctl/explain_graph.h"
 #include "ctl/pack_commands.h"
 #include "ctl/parity_command.h"
 #include "ctl/plan_commands.h"
@@ -60,6 +62,11 @@ struct Arguments {
   int max_buckets = 0;
   double max_compile_seconds = 0;
   int64_t max_artifact_mb = 0;
+  GraphQuestion question = {.model = "",
+                            .bucket = "",
+                            .html = "",
+                            .compiler_python = "python3",
+                            .compiler_folder = DefaultCompilerFolder()};
 
   int Cores() const { return cores > 0 ? cores : UsableCores(); }
   CacheLimits Limits() const {
@@ -179,6 +186,7 @@ class CommandLine {
       };
     });
     AddBucketsCommand();
+    AddExplainGraphCommand();
   }
 
   int Run(int argc, char** argv) {
@@ -227,6 +235,7 @@ class CommandLine {
   }
 
   void AddBucketsCommand();
+  void AddExplainGraphCommand();
   void AddCacheCommands();
   void AddPackCommands(CLI::App& cache);
   absl::StatusOr<int> Do();
@@ -258,6 +267,35 @@ void CommandLine::AddBucketsCommand() {
       ->add_option("--max-artifact-mb", arguments_.max_artifact_mb,
                    "no more than have artifacts of this size, all together")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+}
+
+void CommandLine::AddExplainGraphCommand() {
+  CLI::App* explain = AddCommand(
+      app_, "explain-graph",
+      "what a graph is made of, what is compiled from it, and its run time",
+      [](const Arguments& a, KernelCache& cache) {
+        return WithRepository(
+            a, cache, [&](const PlanCommands& with, const std::string& model) {
+              GraphQuestion question = a.question;
+              question.model = model;
+              return ExplainGraph(with, question);
+            });
+      });
+  explain->add_option("model", arguments_.model, "the model")->required();
+  AddRepositoryOptions(*explain)->required();
+  GraphQuestion& question = arguments_.question;
+  explain->add_option("--bucket", question.bucket,
+                      "such as batch=8,tokens=32; the largest unless given");
+  explain->add_option("--html", question.html,
+                      "file to write it to as one page, with pictures");
+  explain
+      ->add_option("--compiler-python", question.compiler_python,
+                   "as for stokerd")
+      ->capture_default_str();
+  explain->add_option("--compiler-folder", question.compiler_folder,
+                      "as for stokerd");
+  // The compiler's own caches lie there.
+  explain->preparse_callback([this](size_t) { arguments_.fills_cache = true; });
 }
 
 void CommandLine::AddCacheCommands() {

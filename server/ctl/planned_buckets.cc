@@ -10,6 +10,49 @@
 
 namespace stoker {
 
+namespace {
+
+absl::Status NoSuchModel(const ModelRepository& repository,
+                         const std::string& model) {
+  return absl::NotFoundError(absl::StrCat("the repository ", repository.root(),
+                                          " has no model '", model, "'"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
+    ModelRepository& repository, const std::string& model) {
+  ASSIGN_OR_RETURN(const RepositorySnapshot wanted, repository.Poll());
+  const DesiredVersion* newest = nullptr;
+  for (const DesiredVersion& version : wanted) {
+    if (version.model == model) newest = &version;
+  }
+  if (newest == nullptr) return NoSuchModel(repository, model);
+  return newest->spec;
+}
+
+std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
+                                     std::shared_ptr<const ModelSpec> spec,
+                                     const Toolchain& toolchain, int cores) {
+  const int threads = ComputeThreads(*spec, InstanceCpus(*spec), cores);
+  if (spec->auto_buckets) {
+    const auto traffic = ReadTraffic(cache, *spec);
+    if (traffic.ok()) {
+      auto chosen = std::make_shared<ModelSpec>(*spec);
+      chosen->buckets =
+          ChooseAutoBuckets(*spec, *traffic,
+                            KnownBuckets(cache, *spec, threads, toolchain))
+              .buckets;
+      spec = std::move(chosen);
+    }
+  }
+  std::vector<PlannedBucket> buckets;
+  for (WarmupStep& step : MakeWarmupPlan(*spec, threads, toolchain)) {
+    buckets.push_back({spec, std::move(step)});
+  }
+  return buckets;
+}
+
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     const KernelCache& cache, ModelRepository& repository,
     const Toolchain& toolchain, int cores, const std::string& model) {
@@ -20,28 +63,13 @@ absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     if (!model.empty() && version.model != model) continue;
     found = true;
     if (!version.spec.ok()) return version.spec.status();
-    std::shared_ptr<const ModelSpec> spec = *version.spec;
-    if (!spec->compile.enabled) continue;
-    const int threads = ComputeThreads(*spec, InstanceCpus(*spec), cores);
-    if (spec->auto_buckets) {
-      const auto traffic = ReadTraffic(cache, *spec);
-      if (traffic.ok()) {
-        auto chosen = std::make_shared<ModelSpec>(*spec);
-        chosen->buckets =
-            ChooseAutoBuckets(*spec, *traffic,
-                              KnownBuckets(cache, *spec, threads, toolchain))
-                .buckets;
-        spec = std::move(chosen);
-      }
-    }
-    for (WarmupStep& step : MakeWarmupPlan(*spec, threads, toolchain)) {
-      buckets.push_back({spec, std::move(step)});
+    if (!(*version.spec)->compile.enabled) continue;
+    for (PlannedBucket& bucket :
+         BucketsOf(cache, *version.spec, toolchain, cores)) {
+      buckets.push_back(std::move(bucket));
     }
   }
-  if (!found) {
-    return absl::NotFoundError(absl::StrCat(
-        "the repository ", repository.root(), " has no model '", model, "'"));
-  }
+  if (!found) return NoSuchModel(repository, model);
   return buckets;
 }
 

@@ -19,6 +19,16 @@ struct PlannedBucket {
   WarmupStep step;
 };
 
+// The newest version of the model. NOT_FOUND for a name that nobody has.
+absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
+    ModelRepository& repository, const std::string& model);
+
+// Of one version, whether or not it says `compile: false`; the spec that comes
+// along holds the buckets that were chosen.
+std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
+                                     std::shared_ptr<const ModelSpec> spec,
+                                     const Toolchain& toolchain, int cores);
+
 // Of the model, of all for an empty name. Versions that can't be served are an
 // error for whoever plans with them; NOT_FOUND for a name that nobody has.
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(

@@ -12,24 +12,11 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/cgroup_limits.h"
+#include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
 
 namespace stoker {
 namespace {
-
-// `compiler/` beside the installed binary's prefix, else in the tree it was
-// built from.
-std::string DefaultCompilerFolder() {
-  std::error_code error;
-  const std::filesystem::path self =
-      std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path installed =
-      self.parent_path().parent_path() / "share/stoker";
-  if (!error && std::filesystem::exists(installed / "compiler", error)) {
-    return installed.string();
-  }
-  return STOKER_SOURCE_DIR;
-}
 
 // A quarter of the memory: models, their runs and the page cache get the rest.
 int64_t DefaultRequestMemory() {

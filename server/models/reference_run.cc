@@ -5,7 +5,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/communicate.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
@@ -21,14 +20,6 @@ NamedTensors Numbered(absl::Span<const Tensor> tensors) {
     named.emplace(absl::StrCat(i), tensors[i]);
   }
   return named;
-}
-
-std::string LastLine(const std::string& log) {
-  std::string last;
-  for (const auto line : absl::StrSplit(log, '\n', absl::SkipWhitespace())) {
-    last = std::string(line);
-  }
-  return last;
 }
 
 }  // namespace

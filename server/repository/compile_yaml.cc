@@ -77,7 +77,8 @@ void ReadPasses(const YamlValue& value, const std::string& folder,
   if (named.empty() || named.extension() != ".py") {
     return value.Error("a Python file, from the folder of model.yaml");
   }
-  spec.passes_path = (std::filesystem::path(folder) / named).string();
+  spec.passes_path =
+      std::filesystem::absolute(std::filesystem::path(folder) / named).string();
   absl::StatusOr<std::string> digest = Sha256File(spec.passes_path);
   if (!digest.ok()) {
     return value.Error("a file that can be read",

@@ -229,7 +229,9 @@ def test_the_archive_is_plain(source: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         names = {n.partition("/")[2]: archive.read(n) for n in archive.namelist()}
     assert names["data/sample_inputs/model.pt"] == b""
-    assert b"stack_trace" not in names["models/model.json"]
+    graph = json.loads(names["models/model.json"])["graph_module"]["graph"]
+    (linear,) = (node["metadata"] for node in graph["nodes"] if "linear" in node["target"])
+    assert linear["stack_trace"].startswith('  File "torch/nn/modules/linear.py", line ')
     assert str(Path.cwd()).encode() not in path.read_bytes()
     x = torch.randn(2, 4)
     torch.testing.assert_close(torch.export.load(path).module()(x), load_program(path).module()(x))

@@ -2,15 +2,20 @@
 // good.
 #include "base/communicate.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace stoker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::SizeIs;
 
@@ -40,6 +45,31 @@ TEST_F(CommunicateTest, MoreThanAPipeHoldsInEveryDirection) {
   EXPECT_EQ(heard.reply, large);
   EXPECT_GE(heard.log.size(), size_t{64} << 10);
   EXPECT_LE(heard.log.size(), size_t{256} << 10);
+}
+
+TEST_F(CommunicateTest, TellsOfTheReplyAsItComes) {
+  // The second word is only sent once the first was heard.
+  int to_child[2];
+  ASSERT_EQ(pipe(to_child), 0);
+  const std::string gate =
+      absl::StrCat("/proc/", getpid(), "/fd/", to_child[0]);
+  auto child =
+      Subprocess::Start({.argv = {"/bin/sh", "-c",
+                                  absl::StrCat("printf one >&3; read line <",
+                                               gate, "; printf two >&3")}});
+  ASSERT_TRUE(child.ok()) << child.status();
+  std::vector<std::string> pieces;
+  const Conversation heard =
+      Communicate(**child, "", absl::Minutes(1), [&](std::string_view piece) {
+        if (pieces.empty()) {
+          EXPECT_EQ(write(to_child[1], "go\n", 3), 3);
+        }
+        pieces.emplace_back(piece);
+      });
+  EXPECT_THAT(pieces, ElementsAre("one", "two"));
+  EXPECT_EQ(heard.reply, "onetwo");
+  close(to_child[0]);
+  close(to_child[1]);
 }
 
 TEST_F(CommunicateTest, AChildThatDoesNotReadIsNoError) {
