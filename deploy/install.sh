@@ -19,29 +19,6 @@ packages=(
 test_packages=(clang clang-format clang-tidy docker-registry openssl prometheus skopeo)
 need_disk_kb=$((5 * 1024 * 1024))
 
-missing_packages() {
-  local name
-  for name in "${packages[@]}"; do
-    dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -q '^installed$' ||
-      printf '%s\n' "$name"
-  done
-}
-
-install_packages() {
-  local as_root=()
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || {
-      echo "not root and no sudo; ask an administrator to run: apt-get install $*"
-      return 1
-    }
-    as_root=(sudo)
-  fi
-  # RUNLEVEL=1: services (of the package that carries promtool) are not started.
-  "${as_root[@]}" apt-get update &&
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-      apt-get install -y --no-install-recommends "$@"
-}
-
 make_environment() {
   local venv=$1
   rm -rf "$venv.new"
@@ -69,9 +46,8 @@ esac
 command -v apt-get >/dev/null || fail "apt-get is needed: Debian 12 or Ubuntu 24.04"
 [ "$(uname -m)" = x86_64 ] || fail "x86_64 is needed, this is $(uname -m)"
 
-mapfile -t missing < <(missing_packages)
-venv=$(venv_folder)
-if [ ${#missing[@]} -gt 0 ] || [ ! -x "$venv/bin/python" ]; then
+mapfile -t missing < <(missing_packages "${packages[@]}")
+if [ ${#missing[@]} -gt 0 ] || [ ! -x "$(venv_folder)/bin/python" ]; then
   mkdir -p "$STOKER_HOME"
   free_kb=$(df -Pk "$STOKER_HOME" | awk 'NR == 2 { print $4 }')
   echo "  About 5 GB of disk will be used, most of it by torch, in $STOKER_HOME"
@@ -81,4 +57,6 @@ fi
 if [ ${#missing[@]} -gt 0 ]; then
   step "system packages (${#missing[@]} missing)" install_packages "${missing[@]}"
 fi
+# Its name has Python's version in it: known only now.
+venv=$(venv_folder)
 [ -x "$venv/bin/python" ] || step "Python environment with torch 2.11.0" make_environment "$venv"

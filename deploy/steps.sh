@@ -33,6 +33,30 @@ step() {
   fi
 }
 
+# Those of the named Debian packages that aren't installed.
+missing_packages() {
+  local name
+  for name in "$@"; do
+    dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null | grep -q '^installed$' ||
+      printf '%s\n' "$name"
+  done
+}
+
+install_packages() {
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || {
+      echo "not root and no sudo; ask an administrator to run: apt-get install $*"
+      return 1
+    }
+    as_root=(sudo)
+  fi
+  # RUNLEVEL=1: services (of packages that carry promtool and the like) are not started.
+  "${as_root[@]}" apt-get update &&
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+      apt-get install -y --no-install-recommends "$@"
+}
+
 # The environment's folder changes with the locked requirements and the interpreter,
 # so that an old one is never taken for a new one.
 venv_folder() {

@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "batching": TOOLS,
     "models": TOOLS | WORKSHOP | {"batching"},
     "rpc": TOOLS | {"models"},
-    "ctl": TOOLS | WORKSHOP | {"models"},
+    "ctl": TOOLS | WORKSHOP | {"models", "rpc"},
     "main": TOOLS | WORKSHOP | {"batching", "models", "rpc"},
 }
 
@@ -59,7 +59,7 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 # Libraries of their own, for who needs that part of a room only.
 PARTS = {
-    "metrics_page": "metrics", "toolchain": "runner", "traffic": "models", "verdict": "promotion",
+    "health_client": "rpc", "metrics_page": "metrics", "toolchain": "runner", "traffic": "models", "verdict": "promotion",
     "warmup_plan": "models",
 }
 CMAKE_SECTIONS = {"NAME", "SRCS", "DEPS", "LIBS", "PRIVATE_LIBS"}

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -196,6 +197,18 @@ pid_t ForkChild(const ChildPlan& plan) {
   return pid;
 }
 
+// The children that a Subprocess reaps. Held while one is forked, so that
+// nobody sees a child that isn't in the set yet.
+struct Children {
+  absl::Mutex mu;
+  std::set<pid_t> pids ABSL_GUARDED_BY(mu);
+
+  static Children& Ours() {
+    static Children& children = *new Children;
+    return children;
+  }
+};
+
 // The errno that the child met before exec; 0 when exec worked.
 int ReadChildError(int fd) {
   int error = 0;
@@ -206,9 +219,13 @@ int ReadChildError(int fd) {
   return got == sizeof(error) ? error : 0;
 }
 
+// Of a child that is dead, or about to be.
 void Reap(pid_t pid, int* status) {
+  Children& children = Children::Ours();
+  absl::MutexLock lock(&children.mu);
   while (waitpid(pid, status, 0) < 0 && errno == EINTR) {
   }
+  children.pids.erase(pid);
 }
 
 std::string DescribeEnd(int status) {
@@ -254,7 +271,13 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Start(
       .stderr_fd = err.write_end,
       .error_fd = report.write_end,
   };
-  const pid_t pid = ForkChild(plan);
+  pid_t pid;
+  {
+    Children& children = Children::Ours();
+    absl::MutexLock lock(&children.mu);
+    pid = ForkChild(plan);
+    if (pid > 0) children.pids.insert(pid);
+  }
   if (pid < 0) return ErrnoStatus(errno, absl::StrCat("fork for ", program));
   // Also from here, so that Kill() reaches the group whoever runs first.
   setpgid(pid, pid);
@@ -277,6 +300,19 @@ Subprocess::Subprocess(pid_t pid, int stdin_fd, int reply_fd, int stderr_fd)
       stdin_fd_(stdin_fd),
       reply_fd_(reply_fd),
       stderr_fd_(stderr_fd) {}
+
+void Subprocess::ReapOrphans() {
+  Children& children = Children::Ours();
+  absl::MutexLock lock(&children.mu);
+  for (;;) {
+    siginfo_t info = {};
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+        info.si_pid == 0 || children.pids.contains(info.si_pid)) {
+      return;
+    }
+    waitpid(info.si_pid, nullptr, WNOHANG);
+  }
+}
 
 Subprocess::~Subprocess() {
   Kill();

@@ -47,6 +47,12 @@ class Subprocess {
   Subprocess(const Subprocess&) = delete;
   Subprocess& operator=(const Subprocess&) = delete;
 
+  // Reaps dead children that no Subprocess has started. Process 1 of a
+  // container inherits what its descendants leave behind, and nobody else
+  // would. Leaves them for the next call while a dead child of a Subprocess
+  // isn't waited for yet. Any thread may call it.
+  static void ReapOrphans();
+
   pid_t pid() const { return pid_; }
   // Blocking descriptors owned by this object.
   int stdin_fd() const { return stdin_fd_; }  // -1 after CloseStdin

@@ -1,9 +1,11 @@
 // stokerctl: the operator's tool. Exit codes:
 //   0  done
 //   1  done, and found what a script should notice: a miss, a damaged entry,
-//      keys that differ
+//      keys that differ, a daemon that doesn't serve
 //   2  a mistake on the command line
 //   4  it could not be done; one line on stderr says why
+#include <stdlib.h>
+
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -21,6 +23,7 @@
 #include "ctl/cache_commands.h"
 #include "ctl/entry_info.h"
 #include "ctl/explain_graph.h"
+#include "ctl/health_command.h"
 #include "ctl/pack_commands.h"
 #include "ctl/parity_command.h"
 #include "ctl/plan_commands.h"
@@ -50,6 +53,9 @@ struct Arguments {
   std::string cxx;
   int cores = 0;
   std::string save_folder;
+  std::string grpc_address = "127.0.0.1:8001";
+  std::string health_service;
+  double timeout_seconds = 3;
   std::string metrics_url = "http://127.0.0.1:8002/metrics";
   std::vector<std::string> keys;
   PackPlaceArgument pack;
@@ -185,6 +191,7 @@ class CommandLine {
                           arguments_.json);
       };
     });
+    AddHealthCommand();
     AddBucketsCommand();
     AddExplainGraphCommand();
   }
@@ -234,6 +241,7 @@ class CommandLine {
     return repository;
   }
 
+  void AddHealthCommand();
   void AddBucketsCommand();
   void AddExplainGraphCommand();
   void AddCacheCommands();
@@ -248,6 +256,31 @@ class CommandLine {
   // A subcommand that needs no cache.
   std::function<absl::StatusOr<int>()> without_cache_;
 };
+
+void CommandLine::AddHealthCommand() {
+  CLI::App* health = app_.add_subcommand(
+      "health", "whether a running daemon serves: exit code 0, else 1");
+  health->fallthrough();
+  health->add_option("service", arguments_.health_service,
+                     "a model, liveness, readiness or startup; the daemon "
+                     "itself unless given");
+  health
+      ->add_option("--grpc", arguments_.grpc_address,
+                   "the daemon's gRPC address")
+      ->capture_default_str();
+  health
+      ->add_option("--timeout-seconds", arguments_.timeout_seconds,
+                   "how long to wait for its answer")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  health->callback([this] {
+    without_cache_ = [this] {
+      return ShowHealth(arguments_.grpc_address, arguments_.health_service,
+                        absl::Seconds(arguments_.timeout_seconds),
+                        arguments_.json);
+    };
+  });
+}
 
 void CommandLine::AddBucketsCommand() {
   CLI::App* buckets =
@@ -441,6 +474,8 @@ absl::StatusOr<int> CommandLine::Do() {
 }  // namespace stoker
 
 int main(int argc, char** argv) {
+  // gRPC writes to stderr on its own, also where the caller reports the error.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
   auto logger = spdlog::stderr_color_mt("stokerctl");
   logger->set_pattern("stokerctl: %v");
   logger->set_level(spdlog::level::warn);

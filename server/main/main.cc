@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/heap_trimmer.h"
+#include "base/subprocess.h"
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
 #include "main/first_run_child.h"
@@ -105,6 +106,7 @@ int WaitForSignal(const sigset_t& signals, KernelCache& cache,
     if (signal > 0) return signal;
     const absl::Time now = clock.Now();
     trimmer.Look(now);
+    Subprocess::ReapOrphans();
     if (now < next_eviction) continue;
     cache.Evict(limits, now);
     next_eviction = now + kEvictionInterval;

@@ -38,5 +38,5 @@ target_link_libraries(torch_cpu INTERFACE
   ${STOKER_TORCH_DIR}/lib/libtorch_cpu.so ${STOKER_TORCH_DIR}/lib/libc10.so
   ${STOKER_TORCH_DIR}/lib/libgomp.so.1)
 target_link_options(torch_cpu INTERFACE
-  -Wl,--disable-new-dtags -Wl,-rpath,${STOKER_TORCH_DIR}/lib
+  -Wl,--disable-new-dtags
   -Wl,--allow-shlib-undefined)

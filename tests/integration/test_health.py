@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import grpc
+import pytest
 import torch
 from grpc import StatusCode
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import Daemon, ctl
 from tests.integration.wire import raw_request, refusal, stub
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -24,6 +28,11 @@ READINESS = ["", "readiness", "startup", "inference.GRPCInferenceService", "mlp"
 def statuses(channel: grpc.Channel) -> dict[str, int]:
     check = HealthStub(channel).Check
     return {name: check(HealthCheckRequest(service=name)).status for name in ["liveness", *READINESS]}
+
+
+def ask(address: str, *arguments: str, code: int = 0) -> str:
+    """What `stokerctl health` prints about the daemon at this address."""
+    return ctl("health", "--grpc", address, *arguments, code=code)
 
 
 def test_from_launch_to_stop(
@@ -50,6 +59,9 @@ def test_from_launch_to_stop(
             assert client.is_server_live()
             assert not client.is_server_ready()
             assert not client.is_model_ready("mlp")
+            assert ask(daemon.address, code=1) == "not serving\n"
+            assert ask(daemon.address, "mlp", code=1) == "not serving\n"
+            assert ask(daemon.address, "liveness") == "serving\n"
 
             with open(gate, "wb"):  # waits for the worker to wait
                 seen = statuses(channel)
@@ -64,6 +76,8 @@ def test_from_launch_to_stop(
             changes = (change.status for change in model)
             assert SERVING in changes  # reads up to it
             assert set(statuses(channel).values()) == {SERVING}
+            assert ask(daemon.address) == "serving\n"
+            assert json.loads(ask(daemon.address, "mlp", "--json")) == {"service": "mlp", "serving": True}
 
             daemon.process.terminate()
             assert refusal(lambda: list(server)).code() == StatusCode.UNAVAILABLE
@@ -76,6 +90,28 @@ def test_unknown_service(serving: Callable[..., Daemon]) -> None:
         error = refusal(lambda: HealthStub(channel).Check(request))
         assert error.code() == StatusCode.NOT_FOUND
         assert "'liveness', 'readiness', 'startup'" in error.details()
+
+
+def test_the_command_says_why_it_has_no_answer(
+    serving: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = serving(["mlp"], uncompiled=True).address
+    words = ask(address, "nobody", code=4)
+    assert words.startswith(f"stokerctl: expected the health service at {address} to answer within 3s, got: ")
+    assert words.count("\n") == 1 and "unknown service 'nobody'" in words
+
+    # Backed by the kernel alone, which takes connections and says nothing.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent_address = f"127.0.0.1:{silent.getsockname()[1]}"
+        started = time.monotonic()
+        assert "within 500ms" in ask(silent_address, "--timeout-seconds=0.5", code=4)
+        assert time.monotonic() - started < 5
+    # Nobody listens there any more.
+    assert silent_address in ask(silent_address, code=4)
+
+    assert "--timeout-seconds" in ask(address, "--timeout-seconds=0", code=2)
+    monkeypatch.setenv("http_proxy", f"http://{silent_address}")
+    assert ask(address) == "serving\n"
 
 
 def test_reflection(serving: Callable[..., Daemon]) -> None:

@@ -1,6 +1,7 @@
 #include "base/subprocess.h"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -233,6 +234,31 @@ TEST(SubprocessTest, ChildDiesWithItsParent) {
   while (!is_gone()) sched_yield();
   close(pids[0]);
   close(pids[1]);
+}
+
+// Whether a process of that id is dead and waits to be reaped.
+bool IsDead(pid_t pid) {
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(pid), &info,
+                WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid;
+}
+
+TEST(SubprocessTest, ReapsOrphansAndNobodyElse) {
+  // What process 1 is to a container.
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  // Dead, and waited for later.
+  auto ours = Shell("exit 3");
+  while (!IsDead(ours->pid())) sched_yield();
+  auto parent = Shell("tail -f /dev/null 3>&- & echo $! >&3; exec 3>&-");
+  const pid_t orphan = std::stoi(ReadToEnd(parent->reply_fd()));
+  EXPECT_EQ(parent->Wait(), "exit status 0");  // and kills the orphan
+  while (!IsDead(orphan)) sched_yield();
+  Subprocess::ReapOrphans();
+  EXPECT_EQ(ours->Wait(), "exit status 3");
+  Subprocess::ReapOrphans();
+  EXPECT_FALSE(Lives(orphan));
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
 
 TEST(SubprocessTest, ManyAtOnceFromManyThreads) {

@@ -1,0 +1,130 @@
+# Stoker's images:
+#
+#   docker build -t stoker .                                 serve: no Python, no compiler
+#   docker build -t stoker:minimal --target serve-minimal .  the same, from scratch: no shell either
+#   docker build -t stoker:compile --target compile .        fills caches: Python, torch, g++
+#
+# BuildKit is needed (DOCKER_BUILDKIT=1 before Docker 23). Hosts with a private certificate
+# authority add --secret id=ca,src=CERTIFICATES.pem, for pip.
+ARG BASE=debian:bookworm-slim
+
+# Compilers, libraries' headers and the locked Python environment; changes with these files only.
+FROM ${BASE} AS tools
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+ENV STOKER_HOME=/opt/stoker
+COPY deploy/install.sh deploy/steps.sh deploy/requirements.lock /stoker/deploy/
+RUN --mount=type=secret,id=ca \
+    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
+    PIP_NO_CACHE_DIR=1 /stoker/deploy/install.sh; \
+    source /stoker/deploy/steps.sh; \
+    ln -s "$(venv_folder)" /opt/stoker/venv; \
+    rm -rf /opt/stoker/logs /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
+
+FROM tools AS torch
+COPY deploy/torch_libraries.sh /stoker/deploy/
+RUN /stoker/deploy/torch_libraries.sh /opt/stoker/venv/bin/python /out/usr/lib/stoker
+
+FROM tools AS build
+WORKDIR /stoker
+COPY . ./
+RUN --mount=type=cache,target=/opt/stoker/ccache \
+    source deploy/steps.sh; \
+    configure_and_build release --target stokerd stokerctl; \
+    cmake --install build/release --strip --component daemon --prefix /out/daemon/usr; \
+    cmake --install build/release --component compiler --prefix /out/compiler/usr; \
+    rm -rf build
+# Names of the Debian packages whose libraries the daemon and torch need.
+RUN --mount=type=bind,from=torch,source=/out,target=/out/torch \
+    mkdir /tmp/source /tmp/source/debian; \
+    cd /tmp/source; \
+    touch debian/control; \
+    dpkg-shlibdeps -O --ignore-missing-info -l/out/torch/usr/lib/stoker \
+      /out/daemon/usr/bin/* /out/torch/usr/lib/stoker/* | \
+      sed 's/^shlibs:Depends=//; s/([^)]*)//g; s/,//g' | xargs -n 1 > /out/packages
+
+# Fills caches (stokerd --warm-only), exports models (python -m compiler.export).
+FROM tools AS compile
+COPY --from=torch /out /
+COPY --from=build /out/daemon /
+COPY --from=build /out/compiler /
+COPY deploy/export_demo.py deploy/demo_client.py /usr/share/stoker/deploy/
+RUN install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
+    install -d -o 10001 -g 10001 /models
+ENV PATH=/opt/stoker/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PYTHONPATH=/usr/share/stoker PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/tmp XDG_CACHE_HOME=/var/cache
+WORKDIR /usr/share/stoker
+USER 10001:10001
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/usr/bin/stokerd"]
+CMD ["--warm-only", "--model-repository=/models"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG CREATED=unknown
+LABEL org.opencontainers.image.title="Stoker, compiler" \
+      org.opencontainers.image.description="Compiles PyTorch programs for Stoker, an inference server" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}"
+
+# Layers in the order in which they change: Debian, packages, torch, the daemon.
+FROM ${BASE} AS runtime
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+RUN --mount=type=bind,from=build,source=/out/packages,target=/run/packages \
+    apt-get update; \
+    DEBIAN_FRONTEND=noninteractive xargs apt-get install -y --no-install-recommends < /run/packages; \
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/ldconfig/* /var/log/*; \
+    install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
+    mkdir /models
+COPY --from=torch /out /
+COPY --from=build /out/daemon /
+
+# The shared libraries beside torch's, and the folders.
+FROM runtime AS closure
+RUN mkdir -p /closure/models; \
+    install -d -m 1777 /closure/tmp; \
+    ldd /usr/bin/stokerd /usr/bin/stokerctl | \
+      awk '$2 == "=>" && $3 !~ /stoker/ { print $3 } $1 ~ /^\/lib64\// { print $1 }' | \
+      sort -u | xargs cp -L --parents -t /closure
+
+FROM scratch AS serve-minimal
+COPY --from=closure /closure /
+# Its owner doesn't come along with every builder.
+COPY --from=closure --chown=10001:10001 /var/cache/stoker /var/cache/stoker
+COPY --from=torch /out /
+COPY --from=build /out/daemon /
+ENV XDG_CACHE_HOME=/var/cache
+USER 10001:10001
+EXPOSE 8001 8002
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/usr/bin/stokerctl", "health"]
+ENTRYPOINT ["/usr/bin/stokerd"]
+CMD ["--frozen", "--model-repository=/models"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG CREATED=unknown
+LABEL org.opencontainers.image.title="Stoker" \
+      org.opencontainers.image.description="Inference server for PyTorch programs" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}"
+
+FROM runtime AS serve
+ENV XDG_CACHE_HOME=/var/cache
+# By number, so that Kubernetes can tell that it isn't root. Any other user does as well.
+USER 10001:10001
+EXPOSE 8001 8002
+# The daemon is process 1: it takes the signal itself, drains, and ends with 0.
+STOPSIGNAL SIGTERM
+# Healthy is ready, not merely alive. Nothing fails while it warms up within the start period.
+HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/usr/bin/stokerctl", "health"]
+ENTRYPOINT ["/usr/bin/stokerd"]
+CMD ["--frozen", "--model-repository=/models"]
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG CREATED=unknown
+LABEL org.opencontainers.image.title="Stoker" \
+      org.opencontainers.image.description="Inference server for PyTorch programs" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}"
