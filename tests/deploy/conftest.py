@@ -35,6 +35,7 @@ def images(docker: containers.Docker) -> Iterator[None]:
     containers.provide_base(docker)
     for tag, target in containers.IMAGES.items():
         docker.build(tag, target)
+    docker.run("network", "rm", "stoker")  # of a run that was killed
     network = docker("network", "create", "stoker")
     yield
     docker("network", "rm", network)

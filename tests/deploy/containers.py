@@ -187,16 +187,24 @@ def running_daemon(data: Path) -> Iterator[Docker]:
                 lambda: docker.run("info").returncode == 0 or process.poll() is not None, "dockerd answers", 60
             )
             assert process.poll() is None, log.read_text()
+            remove_containers(docker)  # of a run that was killed
             yield docker
         finally:
-            for container in docker.run("ps", "-aq").stdout.split():
-                docker.run("rm", "-f", "-v", container)
+            remove_containers(docker)
+            # What this run's images have replaced would be kept, too.
+            docker.run("image", "prune", "-f")
+            docker.run("builder", "prune", "-f", "--keep-storage=12GB")
             process.terminate()
             try:
                 process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def remove_containers(docker: Docker) -> None:
+    for container in docker.run("ps", "-aq").stdout.split():
+        docker.run("rm", "-f", "-v", container)
 
 
 def provide_base(docker: Docker) -> None:
