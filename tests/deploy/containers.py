@@ -200,6 +200,10 @@ def running_daemon(data: Path) -> Iterator[Docker]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+            # dockerd leaves the mounts of network namespaces.
+            for mount in Path("/proc/mounts").read_text().splitlines():
+                if (place := mount.split()[1]).startswith(f"{short}/"):
+                    subprocess.run(["umount", place], check=True)
 
 
 def remove_containers(docker: Docker) -> None:
