@@ -50,9 +50,10 @@ COPY --from=build /out/compiler /
 COPY deploy/export_demo.py deploy/demo_client.py /usr/share/stoker/deploy/
 RUN install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
     install -d -o 10001 -g 10001 /models
+# torch asks for the user's name, and the system knows none.
 ENV PATH=/opt/stoker/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/usr/share/stoker PYTHONDONTWRITEBYTECODE=1 \
-    HOME=/tmp XDG_CACHE_HOME=/var/cache
+    USER=stoker HOME=/tmp XDG_CACHE_HOME=/var/cache
 WORKDIR /usr/share/stoker
 USER 10001:10001
 STOPSIGNAL SIGTERM
@@ -73,7 +74,8 @@ SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 RUN --mount=type=bind,from=build,source=/out/packages,target=/run/packages \
     apt-get update; \
     DEBIAN_FRONTEND=noninteractive xargs apt-get install -y --no-install-recommends < /run/packages; \
-    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/ldconfig/* /var/log/*; \
+    rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/ldconfig/* /var/log/* \
+      /usr/share/gcc /usr/share/gdb; \
     install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
     mkdir /models
 COPY --from=torch /out /

@@ -1,0 +1,310 @@
+"""Dockerfile: the images are small, hold what they should, and behave as containers are expected to.
+
+They are built for real; the first build takes about ten minutes, of which a later one on the same machine repeats
+seconds. A cache is filled by the compiling image and served by the others.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import tritonclient.grpc as triton
+from torch import Tensor, nn
+
+from tests.deploy.containers import IMAGES, USER, Container, Docker, wait_health
+from tests.integration.daemon import eventually, write_yaml
+from tests.integration.test_stop import REQUESTS, Requests, slow, wait_until_busy  # noqa: F401
+from tests.metrics_reference_test import REPOSITORY
+
+pytestmark = pytest.mark.slow
+
+SERVING = ["stoker:latest", "stoker:minimal"]
+MB = 10**6
+MOST_BYTES = {"stoker:latest": 480 * MB, "stoker:minimal": 400 * MB}
+MOST_PACKED = 140 * MB
+MOST_PUSHED = 30 * MB
+CPUS = "2"
+
+
+class _Chain(nn.Module):
+    """So many tiny operators that one loop is surely faster."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        y = x
+        for _ in range(60):
+            y = torch.tanh(y * 0.5 + x)
+        return {"y": y}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A repository that any user may read."""
+    root = tmp_path_factory.mktemp("image") / "models"
+    (root / "chain/1").mkdir(parents=True)
+    batch = torch.export.Dim("batch", min=1, max=8)
+    program = torch.export.export(_Chain(), (torch.zeros(2, 64),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, root / "chain/1/model.pt2")
+    write_yaml(root / "chain", max_batch_size=8, buckets={"batch": [1, 8]})
+    return readable(root)
+
+
+def readable(root: Path) -> Path:
+    """For the containers' users too: pytest's own folders are for nobody else."""
+    for folder in [root, *root.parents]:
+        if "pytest-of-" in str(folder):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    return root
+
+
+def ask(server: Container, rows: int) -> None:
+    """A request of that many rows, and its right answer."""
+    x = np.random.default_rng(rows).standard_normal((rows, 64), dtype=np.float32)
+    given = triton.InferInput("x", x.shape, "FP32")
+    given.set_data_from_numpy(x)
+    with server.client() as client:
+        answer = client.infer("chain", [given]).as_numpy("y")
+    np.testing.assert_allclose(answer, _Chain()(torch.from_numpy(x))["y"].numpy(), atol=1e-4)
+
+
+def expect_compiled_answers(server: Container) -> None:
+    """Both buckets answer, from the cache alone."""
+    for rows in (1, 5):
+        ask(server, rows)
+    assert server.metric("stoker_tier_requests_total", tier="aot") == 2
+    assert server.metric("stoker_tier_requests_total", tier="eager") == 0
+    assert server.metric("stoker_compile_seconds_count") == 0
+
+
+@pytest.fixture(scope="module")
+def start(docker: Docker, images: None) -> Callable[..., Container]:
+    """start("stoker:latest", models, "--frozen", run=[...]) makes a Container for a with statement."""
+
+    def make(image: str, repository: Path, *stokerd: str, run: list[str] | None = None) -> Container:
+        given = ["--cpus", CPUS, "-v", f"{repository}:/models:ro", *(run or [])]
+        return Container(docker, image, given, ["--model-repository=/models", *stokerd])
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def warm_volume(docker: Docker, images: None, models: Path) -> Iterator[str]:
+    """A volume that the compiling image has filled for `models`."""
+    volume = docker("volume", "create")
+    command = ["run", "--rm", "--network=none", "--cpus", CPUS, "--read-only", "--tmpfs=/tmp:exec", "--cap-drop=ALL"]
+    command += ["-v", f"{models}:/models:ro", "-v", f"{volume}:/var/cache/stoker", "stoker:compile"]
+    done = docker.run(*command, seconds=1200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^2 compiled, 0 refused on evidence, 0 without an artifact, 0 versions failed", done.stdout, re.M)
+    yield volume
+    docker("volume", "rm", volume)
+
+
+def expect_size(docker: Docker, image: str) -> None:
+    layers = docker.layers(image)
+    sizes = [(layer.bytes // MB, layer.zstd_bytes // MB) for layer in layers]
+    print(f"{image}: {docker.inspect(image)['Size'] / MB:.1f} MB, layers (MB, zstd MB): {sizes}")
+    assert docker.inspect(image)["Size"] <= MOST_BYTES[image], sizes
+    assert sum(layer.zstd_bytes for layer in layers) <= MOST_PACKED, sizes
+
+
+@pytest.mark.parametrize("image", SERVING)
+def test_size(docker: Docker, images: None, image: str) -> None:
+    expect_size(docker, image)
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_what_the_image_says(docker: Docker, images: None, image: str) -> None:
+    config = docker.inspect(image)["Config"]
+    assert config["User"] == f"{USER}:{USER}"
+    assert config["StopSignal"] == "SIGTERM"
+    version = docker("run", "--rm", "--network=none", image, "--version")
+    labels = config["Labels"]
+    assert labels["org.opencontainers.image.version"] in version.split()
+    assert {"title", "description", "revision", "created"} <= {name.split(".")[-1] for name in labels}
+    if image in SERVING:
+        assert config["Healthcheck"]["Test"] == ["CMD", "/usr/bin/stokerctl", "health"]
+
+
+PROGRAM = re.compile(r"(usr/)?(local/)?s?bin/[^/]+$")
+COMPILER = re.compile(
+    r"/(python|pip|g\+\+|gcc|c\+\+|cc|clang|cpp|as|ld|make|cmake|curl|wget)[\d.-]*$|x86_64-linux-gnu-"
+)
+
+
+@pytest.mark.parametrize("image", SERVING)
+def test_what_is_not_in_it(docker: Docker, images: None, image: str) -> None:
+    with docker.files(image) as archive:
+        names = archive.getnames()
+        packages = "var/lib/dpkg/status" in names and archive.extractfile("var/lib/dpkg/status").read().decode()
+    programs = [name for name in names if PROGRAM.match(name)]
+    assert not [name for name in programs if COMPILER.search(f"/{name}")]
+    assert not [name for name in names if re.search(r"\.pyc?$|/cc1plus$|/libpython|\.a$|\.h$", name)]
+    libraries = sorted(name.split("/")[-1] for name in names if name.startswith("usr/lib/stoker/"))
+    assert libraries == ["libc10.so", "libcudart.so.13", "libcupti.so.13", "libgomp.so.1", "libtorch_cpu.so"]
+    assert not [name for name in names if re.search(r"/libtorch(_cuda|_python)?\.so|/libcu(blas|dnn)", name)]
+    if image == "stoker:latest":
+        # For scanners.
+        assert re.search(r"^Package: libgrpc\+\+", packages, re.M)
+    else:
+        assert sorted(programs) == ["usr/bin/stokerctl", "usr/bin/stokerd"]
+
+
+def test_the_check_sees_a_compiler(docker: Docker, images: None) -> None:
+    with docker.files("stoker:compile") as archive:
+        programs = [name for name in archive.getnames() if PROGRAM.match(name)]
+    found = {name.split("/")[-1] for name in programs if COMPILER.search(f"/{name}")}
+    assert {"g++", "python3", "ld", "make"} <= found
+
+
+@pytest.mark.parametrize("image", SERVING)
+def test_from_warm_to_frozen(start: Callable[..., Container], models: Path, warm_volume: str, image: str) -> None:
+    """In the image from scratch there isn't a program that could be called, so nothing is."""
+    run = ["-v", f"{warm_volume}:/var/cache/stoker"]
+    with start(image, models, "--frozen", "--require-cache", run=run) as server:
+        server.wait_ready(60)
+        expect_compiled_answers(server)
+        wait_health(server, "healthy")
+        assert server.stop() == 0
+        assert "stopped" in server.log()
+
+
+def test_the_cache_may_be_read_only(start: Callable[..., Container], models: Path, warm_volume: str) -> None:
+    """Then no file system is left that the server could write to."""
+    run = ["-v", f"{warm_volume}:/var/cache/stoker:ro"]
+    with start("stoker:latest", models, "--frozen", "--require-cache", run=run) as server:
+        server.wait_ready(60)
+        expect_compiled_answers(server)
+
+
+def test_any_user_serves(start: Callable[..., Container], models: Path) -> None:
+    run = ["--user=1010:0", "--tmpfs=/var/cache/stoker:uid=1010,mode=700"]
+    with start("stoker:latest", models, "--frozen", run=run) as server:
+        server.wait_ready(60)
+        ask(server, 1)
+        assert server.metric("stoker_tier_requests_total", tier="eager") == 1
+
+
+def test_the_process_is_confined(docker: Docker, start: Callable[..., Container], models: Path) -> None:
+    with start("stoker:latest", models, "--frozen", run=["--tmpfs=/var/cache/stoker:uid=10001,mode=700"]) as server:
+        server.wait_ready(60)
+        status = Path(f"/proc/{server.state()['Pid']}/status").read_text()
+        assert re.search(r"^NSpid:\s+\d+\s+1$", status, re.M)  # process 1 itself, not a shell's child
+        assert re.search(rf"^Uid:\s+{USER}\s+{USER}", status, re.M)
+        assert re.search(r"^CapEff:\s+0+$", status, re.M)
+        refused = docker.run("exec", server.id, "sh", "-c", "echo > /usr/bin/x")
+        assert refused.returncode != 0 and "Read-only file system" in refused.stderr
+
+
+def zombies(parent: int) -> int:
+    count = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, ppid = stat.read_text().rpartition(") ")[2].split()[:2]
+        except OSError:
+            continue
+        count += state == "Z" and int(ppid) == parent
+    return count
+
+
+def test_process_one_reaps_what_others_leave(docker: Docker, start: Callable[..., Container], models: Path) -> None:
+    with start("stoker:latest", models, "--frozen", run=["--tmpfs=/var/cache/stoker:uid=10001,mode=700"]) as server:
+        server.wait_ready(60)
+        pid = server.state()["Pid"]
+        # Its parent ends first, so that process 1 inherits it.
+        docker("exec", server.id, "sh", "-c", "sleep 1 &")
+        eventually(lambda: zombies(pid) == 1, "the orphan is dead and inherited", 20)
+        eventually(lambda: zombies(pid) == 0, "the orphan is reaped", 20)
+        assert server.stop() == 0
+
+
+def test_stop_answers_what_was_accepted(start: Callable[..., Container], slow: Path) -> None:  # noqa: F811
+    run = ["--tmpfs=/var/cache/stoker:uid=10001,mode=700"]
+    with start("stoker:latest", readable(slow), "--frozen", run=run) as server, server.client() as client:
+        server.wait_ready(60)
+        requests = Requests(client)
+        wait_until_busy(server)
+        codes: list[int] = []
+        stopper = threading.Thread(target=lambda: codes.append(server.stop()))
+        stopper.start()
+        assert requests.wait() == (REQUESTS, [])
+        stopper.join()
+        assert codes == [0]
+        assert re.search(r"slow:1: draining -> unloaded[\s\S]*stopped\n", server.log())
+
+
+def test_a_killed_server_comes_back_warm(
+    docker: Docker, start: Callable[..., Container], models: Path, warm_volume: str
+) -> None:
+    run = ["-v", f"{warm_volume}:/var/cache/stoker", "--restart=on-failure"]
+    with start("stoker:latest", models, "--frozen", "--require-cache", run=run) as server:
+        server.wait_ready(60)
+        began = time.monotonic()
+        server.kill()
+        eventually(lambda: server.log().count("listening: gRPC port") == 2, "it listens again", 30)
+        server.find_ports()
+        server.wait_ready(30)
+        assert time.monotonic() - began < 30
+        assert docker.inspect(server.id)["RestartCount"] == 1
+        expect_compiled_answers(server)
+
+
+def test_health_follows_readiness(start: Callable[..., Container], models: Path) -> None:
+    """A frozen server that lacks its cache lives, and is not ready."""
+    run = ["--tmpfs=/var/cache/stoker:uid=10001,mode=700", "--health-interval=1s", "--health-start-period=1s"]
+    with start("stoker:latest", models, "--frozen", "--require-cache", run=run) as server:
+        wait_health(server, "unhealthy")
+        assert server.ctl("health").returncode == 1
+        assert server.ctl("health", "liveness").stdout == "serving\n"
+        assert "chain" in server.log() and "cache" in server.log()
+
+
+def test_a_start_that_cannot_work_says_why(docker: Docker, images: None) -> None:
+    def end(*arguments: str) -> tuple[int, str]:
+        done = docker.run("run", "--rm", "--network=none", "--read-only", *arguments)
+        return done.returncode, done.stderr
+
+    code, words = end("stoker:latest", "--frozen")
+    assert code == 2 and words == "stokerd: --model-repository is required (see stokerd --help)\n"
+    code, words = end("stoker:latest", "--frozen", "--model-repository=/none")
+    assert code == 2 and "/none" in words and words.count("\n") == 1
+    code, words = end("--user=1010", "stoker:latest", "--frozen", "--model-repository=/root")
+    assert code != 0 and "/root" in words and words.count("\n") == 1
+
+
+def test_without_a_volume_it_serves_eager_and_says_so(start: Callable[..., Container], models: Path) -> None:
+    with start("stoker:latest", models, "--frozen") as server:
+        server.wait_ready(60)
+        ask(server, 1)
+        assert server.metric("stoker_tier_requests_total", tier="eager") == 1
+        assert server.metric("stoker_cache_writable") == 0
+        assert "/var/cache/stoker/kernels" in server.log() and "Read-only file system" in server.log()
+
+
+def test_a_code_change_pushes_little(docker: Docker, images: None, tmp_path: Path) -> None:
+    """The same sources with another log line: what a registry would not have yet."""
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, check=True).stdout
+    for name in filter(None, tracked.decode().split("\0")):
+        if (REPOSITORY / name).is_file():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPOSITORY / name, tmp_path / name)
+    main = tmp_path / "server/main/main.cc"
+    assert 'spdlog::info("stopped")' in main.read_text()
+    main.write_text(main.read_text().replace('spdlog::info("stopped")', 'spdlog::info("has stopped")'))
+    docker.build("stoker:changed", "serve", tmp_path)
+    try:
+        before = {layer.digest for layer in docker.layers("stoker:latest")}
+        pushed = [layer for layer in docker.layers("stoker:changed") if layer.digest not in before]
+    finally:
+        docker("rmi", "stoker:changed")
+    print(f"a code change pushes {sum(layer.zstd_bytes for layer in pushed) / MB:.1f} MB")
+    assert sorted(name for layer in pushed for name in layer.files) == ["usr/bin/stokerctl", "usr/bin/stokerd"]
+    assert sum(layer.zstd_bytes for layer in pushed) < MOST_PUSHED
