@@ -19,9 +19,9 @@ struct GraphQuestion {
 
 // Has compiler/explain.py compile the bucket of the model's newest version and
 // measure it, telling its phases on stderr, and prints the report. Returns 0,
-// and kFound for a program that can't be compiled or run. NOT_FOUND without the model
-// or the bucket, UNAVAILABLE without a compiler, INTERNAL with its last words
-// when it fails.
+// and kFound for a program that can't be compiled or run. NOT_FOUND without the
+// model or the bucket, UNAVAILABLE without a compiler, INTERNAL with its last
+// words when it fails.
 absl::StatusOr<int> ExplainGraph(const PlanCommands& with,
                                  const GraphQuestion& question);
 

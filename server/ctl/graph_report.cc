@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr size_t kMostRows = 20;
-constexpr size_t kMostNames = 4;  // in one cell
+constexpr size_t kMostNames = 2;  // in one cell
 
 std::string Time(double microseconds) {
   if (microseconds < 1e3) return absl::StrFormat("%.1f us", microseconds);
