@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import re
 import subprocess
@@ -66,9 +67,10 @@ def select_target(march: str, simdlen: int, scratch: Path) -> None:
     config.cpp.vec_isa_ok = True
     cpu_vec_isa.valid_vec_isa_list = _vector_isas
 
-    # The header's name says nothing of -march, which only the compiler wrapper knows. Inductor's
-    # own choice of folder is a predictable name under the system's temporary folder.
-    headers = str(scratch / "headers" / march)
+    # The header's name says nothing of -march and other flags, which only the compiler wrapper knows.
+    # Inductor's own choice of folder is a predictable name under the system's temporary folder.
+    flags = hashlib.sha256(WRAPPER.read_bytes()).hexdigest()[:8]
+    headers = str(scratch / "headers" / f"{march}-{flags}")
     if codecache._HEADER_DIR != headers:
         codecache._HEADER_DIR = headers
         codecache._HEADER_LOCK_DIR = os.path.join(headers, "locks")

@@ -53,6 +53,7 @@ def test_what_it_says(package: Path) -> None:
         "./usr/lib/systemd/system/stokerd.service", "./usr/lib/sysusers.d/stoker.conf",
         "./usr/lib/tmpfiles.d/stoker.conf", "./usr/share/stoker/compiler/worker.py",
         "./usr/share/stoker/compiler/stoker-g++",
+        "./usr/share/stoker/compiler/artifact.map",
     } <= files  # fmt: skip
     assert not [name for name in files if re.search(r"libtorch\.so|pycache|^\./(home|root|tmp|opt)/", name)]
     assert all(line.split()[1] == "root/root" for line in contents.splitlines())
