@@ -191,9 +191,7 @@ def _compile(
         "library_calls": sum(call.kind == kernel_calls.LIBRARY for call in calls),
         "fallback_calls": sum(call.kind == kernel_calls.FALLBACK for call in calls),
         "guards": [{k: guard[k] for k in ("operator", "input", "message")} for guard in specialised.guards],
-        "packed_weights": sum(
-            name in built.constants for name in (*specialised.packed, *specialised.packed_bfloat16)
-        ),
+        "packed_weights": sum(name in built.constants for name in specialised.packed),
         "phases": phases.seconds,
     }
     result["calls"] = [_described(call, subject) for call in calls]
@@ -227,9 +225,8 @@ def _open(program: ExportedProgram, specialised: Specialised, built: Built) -> R
     bound = {}
     for name, original in runner.get_constant_names_to_original_fqns().items():
         tensor = weights[original].detach()
-        if original in specialised.packed_bfloat16:
-            tensor = torch.ops.mkldnn._reorder_linear_weight(tensor.bfloat16(), PACKED_ROWS)
-        elif original in specialised.packed:
+        if original in specialised.packed:
+            tensor = tensor.bfloat16() if specialised.bfloat16 else tensor
             tensor = torch.ops.mkldnn._reorder_linear_weight(tensor, PACKED_ROWS)
         bound[name] = tensor
     runner.update_constant_buffer(bound, False, False, True)

@@ -35,7 +35,7 @@ EXTERN_NODES = "model.json"
 
 # Part of every artifact's key: change it together with the one in server/models/warmup_plan.cc
 # whenever other code may come out of the same program.
-RECIPE = "5"
+RECIPE = "6"
 
 
 @dataclass
@@ -159,7 +159,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "guards": specialised.guards,
             "constants": built.constants,
             "packed": [name for name in specialised.packed if name in built.constants],
-            "packed_bfloat16": [name for name in specialised.packed_bfloat16 if name in built.constants],
+            "packed_as": "bfloat16" if specialised.bfloat16 else "float32",
             "phases": phases.seconds,
             "seconds": seconds,
             "peak_rss_bytes": _peak_rss_bytes(),

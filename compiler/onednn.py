@@ -32,17 +32,17 @@ def rewrite(
     module: torch.fx.GraphModule,
     size_in_bucket: Callable[[int | torch.SymInt], int | torch.SymInt],
     bfloat16: bool = False,
-) -> tuple[list[str], list[str]]:
+) -> list[str]:
     """Replaces the linear layers that oneDNN can take and that are worth it; returns the names of the
-    weights that may be bound packed, and of those that have to be bound packed as bfloat16, each sorted.
+    weights that are to be bound packed, sorted.
 
     `size_in_bucket` resolves sizes of the graph; one that stays a symbol counts as 1. `bfloat16`:
-    compute layers in it whose weights nothing else looks at. The caller recompiles the module.
+    compute those layers in it, their weights packed as bfloat16. The caller recompiles the module.
     """
     import torch
 
     if not torch.backends.mkldnn.is_available():
-        return [], []
+        return []
     weights = set()
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is torch.ops.aten.linear.default and _fits(module, node):
@@ -57,13 +57,12 @@ def rewrite(
     others = {_storage(module, user) for user in _constants(module) if user not in weights}
     packed = [w for w in weights if _storage(module, w) not in others and _only_weight(w)]
     names = sorted({weight.target for weight in packed})
-    if not bfloat16:
-        return names, []
-    for weight in packed:
-        for layer in list(weight.users):
-            _round_inputs(module, layer)
-    _round_weights(module, names)
-    return [], names
+    if bfloat16:
+        for weight in packed:
+            for layer in list(weight.users):
+                _round_inputs(module, layer)
+        _round_weights(module, names)
+    return names
 
 
 def _round_inputs(module: torch.fx.GraphModule, layer: torch.fx.Node) -> None:

@@ -54,8 +54,8 @@ The staged folder, when a job is done, holds exactly the files of manifest.json 
                                  "input": "input_ids",       the program's input, or null when not known
                                  "message": "index out of range, expected 0 <= index < 30522"}],
                      "constants": ["m.embeddings.word_embeddings.weight", ...],   names it must be given
-                     "packed": ["m.layer.weight", ...],    those of them that oneDNN packs (onednn.py)
-                     "packed_bfloat16": [...],    likewise, rounded to bfloat16
+                     "packed": ["m.layer.weight", ...],    those of them that oneDNN packs (onednn.py),
+                     "packed_as": "float32",    or rounded to "bfloat16"
                      "phases": {...}, "seconds": 18.2, "peak_rss_bytes": 812345678}
 
 A dimension that stays dynamic has -1 in "shape". With more than 62 guards, bit 62 stands for all

@@ -38,7 +38,7 @@ class Specialised:
     guards: list[dict[str, Any]]  # as in the manifest
     constants: frozenset[str]  # the names that can be bound when the artifact is opened
     packed: list[str]  # those of them that are to be bound as oneDNN packs them
-    packed_bfloat16: list[str]  # likewise, rounded to bfloat16
+    bfloat16: bool  # whether these are rounded to it
 
 
 def specialise(
@@ -68,13 +68,13 @@ def specialise(
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
-    packed, packed_bfloat16 = onednn.rewrite(module, lambda size: resolve(size, sizes), bfloat16)
+    packed = onednn.rewrite(module, lambda size: resolve(size, sizes), bfloat16)
     module.recompile()
     fakes = _bucket_inputs(module, names, sizes)
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
     inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
-    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed, packed_bfloat16)
+    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed, bfloat16)
 
 
 def input_names(program: ExportedProgram) -> list[str]:

@@ -16,16 +16,7 @@
 
 #include "CLI/CLI.hpp"
 #include "kernel_cache/kernel_cache.h"
-
-namespace {
-
-double Quantile(const std::vector<double>& sorted, double q) {
-  if (sorted.empty()) return 0;
-  const double last = static_cast<double>(sorted.size() - 1);
-  return sorted[static_cast<size_t>(q * last)];
-}
-
-}  // namespace
+#include "loadtest/histogram.h"
 
 int main(int argc, char** argv) {
   stoker::KernelCacheOptions options;
@@ -45,28 +36,30 @@ int main(int argc, char** argv) {
   }
   std::vector<stoker::ArtifactKey> keys = (*cache)->Keys();
   std::mt19937 generator(1);
-  std::vector<double> micros;
+  stoker::loadtest::Histogram took;
   int64_t largest = 0;
   for (int pass = 0; pass <= repeat; ++pass) {
     std::shuffle(keys.begin(), keys.end(), generator);
     for (const stoker::ArtifactKey& key : keys) {
       const auto start = std::chrono::steady_clock::now();
       const auto entry = (*cache)->Lookup(key);
-      const std::chrono::duration<double, std::micro> took =
+      const std::chrono::nanoseconds elapsed =
           std::chrono::steady_clock::now() - start;
       if (!entry.has_value()) {
         std::fprintf(stderr, "cache_lookup: %s is no hit\n", key.hex().c_str());
         return 1;
       }
       largest = std::max(largest, entry->bytes);
-      if (pass > 0) micros.push_back(took.count());
+      if (pass > 0) took.Record(elapsed.count());
     }
   }
-  std::sort(micros.begin(), micros.end());
+  const auto micros = [&took](double percentile) {
+    return static_cast<double>(took.Percentile(percentile)) / 1e3;
+  };
   std::printf("%s\n", nlohmann::json{{"entries", keys.size()},
                                      {"largest_bytes", largest},
-                                     {"p50_us", Quantile(micros, 0.5)},
-                                     {"p99_us", Quantile(micros, 0.99)}}
+                                     {"p50_us", micros(50)},
+                                     {"p99_us", micros(99)}}
                           .dump()
                           .c_str());
   return 0;

@@ -33,10 +33,6 @@ std::string CostText(double cost, bool measured) {
   return absl::StrFormat("%.2f s", cost);
 }
 
-std::string Percent(double share) {
-  return absl::StrFormat("%.1f %%", share * 100);
-}
-
 std::string HowMeasured(const BucketExperience& experience) {
   if (!experience.compiled.measured()) {
     return absl::StrFormat(

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/text_table.h"
+#include "ctl/output.h"
 
 namespace stoker {
 namespace {
@@ -20,10 +21,6 @@ constexpr size_t kMostNames = 2;  // in one cell
 std::string Time(double microseconds) {
   if (microseconds < 1e3) return absl::StrFormat("%.1f us", microseconds);
   return absl::StrFormat("%.2f ms", microseconds / 1e3);
-}
-
-std::string Percent(double share) {
-  return absl::StrFormat("%.1f %%", share * 100);
 }
 
 std::string Text(const Json& object, const char* field) {

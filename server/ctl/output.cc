@@ -18,6 +18,10 @@ std::string LayerName(int layer) {
   return layer == 0 ? "upper" : absl::StrCat("lower ", layer);
 }
 
+std::string Percent(double share) {
+  return absl::StrFormat("%.1f %%", share * 100);
+}
+
 std::string SecondsText(double seconds) {
   return absl::StrFormat("%.1f s", seconds);
 }

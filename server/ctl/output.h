@@ -13,6 +13,8 @@ void PrintJson(const nlohmann::json& json);
 
 // "upper" of the cache's own folder, "lower 2" of the second one below it.
 std::string LayerName(int layer);
+// "12.3 %" of 0.123.
+std::string Percent(double share);
 // "12.3 s"
 std::string SecondsText(double seconds);
 

@@ -10,7 +10,7 @@ namespace {
 // Changes whenever the passes of compiler/ may make other code from the same
 // program; equal to RECIPE in compiler/job.py, which refuses a job of another
 // recipe.
-constexpr char kRecipe[] = "5";
+constexpr char kRecipe[] = "6";
 
 // TorchInductor's options that change code, as JSON. The compile worker takes
 // them from here.

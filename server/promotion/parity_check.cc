@@ -109,6 +109,20 @@ double Magnitude(const Tensor& tensor, int64_t count) {
   return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
 }
 
+double RmsError(const Tensor& reference, const Tensor& answer, int64_t count) {
+  double squares = 0;
+  int64_t finite = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double error = FloatingAt(answer, i) - FloatingAt(reference, i);
+    // Patterns agree between the two answers; where the float64 run is finite
+    // and they are not, or the other way, they err alike.
+    if (!std::isfinite(error)) continue;
+    squares += error * error;
+    ++finite;
+  }
+  return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
+}
+
 OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
                                  int64_t count, const ParityTolerance& given) {
   ParityTolerance tolerance = ToleranceOf(given, expected.dtype);
@@ -116,7 +130,6 @@ OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
   tolerance.atol *= std::clamp(magnitude, kLeastMagnitude, 1.0);
   OutputComparison found;
   double worst_error = -1;
-  double squares = 0;
   for (int64_t i = 0; i < count; ++i) {
     const double b = FloatingAt(expected, i);
     const double a = FloatingAt(actual, i);
@@ -126,7 +139,6 @@ OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
     const double error =
         finite ? std::abs(a - b) : std::numeric_limits<double>::infinity();
     found.max_abs_error = std::max(found.max_abs_error, error);
-    if (finite) squares += error * error;
     if (finite && error <= tolerance.atol + tolerance.rtol * std::abs(b))
       continue;
     ++found.different;
@@ -136,9 +148,10 @@ OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
       found.worst = i;
     }
   }
-  const double rms = count == 0 ? 0 : std::sqrt(squares / count);
-  if (rms > tolerance.rms * std::max(magnitude, kLeastMagnitude)) {
-    found.rms = rms / std::max(magnitude, kLeastMagnitude);
+  if (std::isfinite(tolerance.rms)) {
+    const double rms = RmsError(expected, actual, count) /
+                       std::max(magnitude, kLeastMagnitude);
+    if (rms > tolerance.rms) found.rms = rms;
   }
   return found;
 }
@@ -238,20 +251,6 @@ void CompareOutput(size_t number, const Tensor& expected, const Tensor& actual,
                    " ", ElementText(expected, found.worst), ", ", names.actual,
                    " ", ElementText(actual, found.worst), " (", found.different,
                    " of ", count, " elements differ)"));
-}
-
-double RmsError(const Tensor& reference, const Tensor& answer, int64_t count) {
-  double squares = 0;
-  int64_t finite = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const double error = FloatingAt(answer, i) - FloatingAt(reference, i);
-    // Patterns agree between the two answers; where the float64 run is finite
-    // and they are not, or the other way, they err alike.
-    if (!std::isfinite(error)) continue;
-    squares += error * error;
-    ++finite;
-  }
-  return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
 }
 
 std::vector<std::string> BytesOf(absl::Span<const Tensor> tensors) {

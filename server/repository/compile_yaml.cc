@@ -92,11 +92,7 @@ void ReadPasses(const YamlValue& value, const std::string& folder,
 void ReadCompile(const YamlValue& value, const std::string& folder,
                  CompileSpec& spec) {
   if (!value.is_map()) {
-    if (value.text() == "true" || value.text() == "false") {
-      spec.enabled = value.text() == "true";
-    } else {
-      value.Error("true, false or a map of levers");
-    }
+    spec.enabled = value.Bool("true, false or a map of levers").value_or(true);
     return;
   }
   const auto entries = value.Map(

@@ -127,12 +127,12 @@ std::optional<double> YamlValue::Number() const {
   return std::nullopt;
 }
 
-std::optional<bool> YamlValue::Bool() const {
+std::optional<bool> YamlValue::Bool(std::string_view expected) const {
   if (IsPlain(node_)) {
     if (node_.Scalar() == "true") return true;
     if (node_.Scalar() == "false") return false;
   }
-  Error("true or false");
+  Error(expected);
   return std::nullopt;
 }
 

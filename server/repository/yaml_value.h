@@ -54,7 +54,8 @@ class YamlValue {
   void ReadInt(int64_t min, int64_t max, int& out) const;
   // Infinities are written as in YAML: .inf, -.inf.
   std::optional<double> Number() const;
-  std::optional<bool> Bool() const;
+  // `expected`: what a mistake says, where more than a boolean may stand.
+  std::optional<bool> Bool(std::string_view expected = "true or false") const;
   // Index of the choice.
   std::optional<int> Choice(const std::vector<std::string>& choices) const;
   std::optional<std::vector<YamlValue>> List() const;

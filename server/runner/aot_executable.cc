@@ -59,15 +59,15 @@ absl::Status CheckConstant(const std::string& name, WeightStore& weights) {
 absl::Status BindConstants(AOTIModelContainerRunnerCpu& runner,
                            const ArtifactManifest& manifest,
                            WeightStore& weights) {
+  const at::ScalarType packed_as =
+      manifest.packed_as == DataType::kBf16 ? at::kBFloat16 : at::kFloat;
   torch::inductor::TensorConstantMap bound;
   for (const auto& [generated, name] :
        runner.getConstantNamesToOriginalFQNs()) {
     RETURN_IF_ERROR(CheckConstant(name, weights));
     at::Tensor* tensor = weights.Find(name);
     if (manifest.packed.contains(name)) {
-      ASSIGN_OR_RETURN(tensor, weights.Packed(name, at::kFloat));
-    } else if (manifest.packed_bfloat16.contains(name)) {
-      ASSIGN_OR_RETURN(tensor, weights.Packed(name, at::kBFloat16));
+      ASSIGN_OR_RETURN(tensor, weights.Packed(name, packed_as));
     }
     bound.emplace(generated, tensor);
   }

@@ -63,13 +63,17 @@ std::optional<DataType> ParseTorchType(std::string_view name) {
   return std::nullopt;
 }
 
+absl::StatusOr<DataType> TorchType(const json& object, const char* key) {
+  ASSIGN_OR_RETURN(const std::string name, Text(object, key));
+  const std::optional<DataType> dtype = ParseTorchType(name);
+  if (!dtype) return Malformed(key, absl::StrCat("no dtype ", name));
+  return *dtype;
+}
+
 absl::StatusOr<ArtifactInput> ParseInput(const json& entry) {
   ArtifactInput input;
   ASSIGN_OR_RETURN(input.name, Text(entry, "name"));
-  ASSIGN_OR_RETURN(const std::string type, Text(entry, "dtype"));
-  const std::optional<DataType> dtype = ParseTorchType(type);
-  if (!dtype) return Malformed("inputs", absl::StrCat("no dtype ", type));
-  input.dtype = *dtype;
+  ASSIGN_OR_RETURN(input.dtype, TorchType(entry, "dtype"));
   const json& shape = Member(entry, "shape");
   if (!shape.is_array()) return Malformed("inputs", "a shape for each");
   for (const json& size : shape) {
@@ -145,11 +149,7 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
     manifest.constants.push_back(name.get<std::string>());
   }
   ASSIGN_OR_RETURN(manifest.packed, Names(document, "packed"));
-  // Artifacts from before it was there have none.
-  if (document.contains("packed_bfloat16")) {
-    ASSIGN_OR_RETURN(manifest.packed_bfloat16,
-                     Names(document, "packed_bfloat16"));
-  }
+  ASSIGN_OR_RETURN(manifest.packed_as, TorchType(document, "packed_as"));
   return manifest;
 }
 

@@ -41,7 +41,7 @@ struct ArtifactManifest {
   std::vector<ArtifactGuard> guards;
   std::vector<std::string> constants;  // qualified names that it must be given
   std::set<std::string> packed;        // those that it takes in oneDNN's layout
-  std::set<std::string> packed_bfloat16;  // likewise, rounded to bfloat16
+  DataType packed_as = DataType::kFp32;  // of these, once packed
 };
 
 // INVALID_ARGUMENT naming the first field that is missing or malformed.

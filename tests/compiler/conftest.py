@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from compiler import toolchain  # noqa: E402
+from tests.kept import COMPILER, digest  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -83,9 +83,7 @@ class Compiler:
     def compiled_before(self, program: Path, sizes: dict[str, int], *sources: Path) -> Artifact:
         """The same; the artifact of an earlier run where neither the compiler nor any of `sources`, from
         which the program comes, has changed."""
-        sources = (*sorted((ROOT / "compiler").glob("*.py")), *sources)
-        content = b"".join(source.read_bytes() for source in sources) + f"{sys.prefix} {sizes}".encode()
-        stage = self._scratch / f"compiled-{hashlib.sha256(content).hexdigest()[:16]}"
+        stage = self._scratch / f"compiled-{digest((*COMPILER, *sources), sizes)}"
         if not (stage / "manifest.json").exists():
             shutil.rmtree(stage, ignore_errors=True)
             shutil.copytree(self.compile(program, sizes).folder, stage)

@@ -121,9 +121,9 @@ def test_in_bfloat16_weights_are_rounded_and_sums_are_not() -> None:
     inputs = (torch.randn(40, K), torch.ones(3, dtype=torch.int64))
     model = Tied().eval()
     result = specialise(torch.export.export(model, inputs), {}, bfloat16=True)
-    assert result.packed == [] and result.packed_bfloat16 == ["alone.weight", "twice.weight"]
+    assert result.bfloat16 and result.packed == ["alone.weight", "twice.weight"]
     layers = [node for node in result.module.graph.nodes if node.target is ONEDNN]
-    rounded = [node for node in layers if node.args[1].target in result.packed_bfloat16]
+    rounded = [node for node in layers if node.args[1].target in result.packed]
     assert len(layers) == 5 and len(rounded) == 3
     # What else looks at a weight sees all of its bits.
     assert result.module.get_parameter("tied.weight").dtype == torch.float32

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-STOKERCTL = Path(__file__).resolve().parents[2] / "build/release/server/ctl/stokerctl"
+from tests.integration.daemon import STOKERCTL
+
 SMALL_BYTES = 256  # files up to this size: every byte
 DAMAGED = 1  # exit code of `cache verify`
 

@@ -19,29 +19,12 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-REPO = Path(__file__).resolve().parents[2]
-STOKERCTL = REPO / "build/release/server/ctl/stokerctl"
+from tests.integration.daemon import STOKERCTL
+from tests.unit.repository.export_digest_test import MODEL
+
+PROGRAM = MODEL.replace("ACTIVATION", "torch.relu")
+YAML = "max_batch_size: 4\nbuckets: {batch: [1, 4], Tokens.1: [16]}\n"
 SOMEWHERE = 'hostname "$1"; user=$2; shift 2; exec unshare --user --map-user="$user" "$@"'
-
-EXPORT = """
-import sys, torch
-from torch import nn
-from torch.export import Dim
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embedding = nn.Embedding(50, 8)
-        self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-
-    def forward(self, tokens):
-        return {"pooled": self.encoder(self.embedding(tokens)).mean(1)}
-
-torch.manual_seed(int(sys.argv[2]))
-sample = torch.ones(int(sys.argv[3]), int(sys.argv[4]), dtype=torch.long)
-axes = {"tokens": {0: Dim("batch", min=1, max=32), 1: Dim("length", min=1, max=64)}}
-torch.export.save(torch.export.export(Model().eval(), (sample,), dynamic_shapes=axes), sys.argv[1])
-"""
 
 
 def has_namespaces() -> bool:
@@ -88,8 +71,8 @@ def keys_of_an_export(generator: random.Random, namespaces: bool) -> tuple[str, 
         sizes = str(generator.randrange(2, 9)), str(generator.randrange(2, 30))
         who = Somebody(generator, folder, namespaces)
         seed = str(generator.randrange(1 << 30))  # other weights, the same graph
-        who.run(sys.executable, "-c", EXPORT, version / "model.pt2", seed, *sizes)
-        (folder / "models/model/model.yaml").write_text("max_batch_size: 4\nbuckets: {batch: [1, 4], tokens.1: [16]}\n")
+        who.run(sys.executable, "-c", PROGRAM, seed, *sizes, version / "model.pt2")
+        (folder / "models/model/model.yaml").write_text(YAML)
         who = Somebody(generator, folder, namespaces)
         plan = who.run(
             STOKERCTL, "--cache", folder / "cache", "--json", "plan", f"--model-repository={folder / 'models'}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.integration.daemon import REPO, STOKERD, Daemon, eventually  # noqa: E402
+from tests.kept import digest  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +35,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def exported(kept: Path) -> Callable[[str], Path]:
     """exported("mlp") is the folder of a model of tests/models.py, written once for as long as neither
     that file nor the interpreter's packages change; not to be written into."""
-    source = (REPO / "tests/models.py").read_bytes() + sys.prefix.encode()
-    root = kept / f"exported-{hashlib.sha256(source).hexdigest()[:16]}"
+    root = kept / f"exported-{digest([REPO / 'tests/models.py'])}"
     root.mkdir(exist_ok=True)
 
     def folder(name: str) -> Path:
@@ -124,22 +123,21 @@ def fresh_cache(fresh_caches: Callable[[], Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unjudged(kept: Path) -> Iterator[Callable[[Path], Path]]:
+def unjudged(kept: Path, fresh_caches: Callable[[], Path]) -> Callable[[Path], Path]:
     """unjudged(repository) is a kernel cache that holds every artifact that it needs, but no verdict:
     those of an earlier run would hide what today's checks say."""
-    with ExitStack() as made:
 
-        def cache(repository: Path) -> Path:
-            full = kept / "kernels"
-            command = [STOKERD, f"--model-repository={repository}", f"--cache={full}", "--warm-only"]
-            command += ["--no-promotion-checks", f"--compiler-python={sys.executable}"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            assert done.returncode == 0, done.stdout + done.stderr
-            fresh = Path(made.enter_context(tempfile.TemporaryDirectory(prefix="unjudged-", dir=kept)))
-            shutil.copytree(full / "v1/entries", fresh / "v1/entries", copy_function=os.link)
-            return fresh
+    def cache(repository: Path) -> Path:
+        full = kept / "kernels"
+        command = [STOKERD, f"--model-repository={repository}", f"--cache={full}", "--warm-only"]
+        command += ["--no-promotion-checks", f"--compiler-python={sys.executable}"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        fresh = fresh_caches()
+        shutil.copytree(full / "v1/entries", fresh / "v1/entries", copy_function=os.link)
+        return fresh
 
-        yield cache
+    return cache
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@ spoiled: that of the same programs, and that of random ones."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 import shutil
@@ -19,6 +18,7 @@ from tests.faults import healthy_artifacts, spoiled_programs
 from tests.faults.spoiled_programs import BATCH, PROGRAMS
 from tests.integration import wire
 from tests.integration.daemon import REPO, Daemon
+from tests.kept import COMPILER, digest
 
 FAULTY_COMPILER = REPO / "tests/fakes/faulty_compiler.py"
 RANDOM_PROGRAMS = 6
@@ -42,9 +42,8 @@ def spoiled(
 ) -> Iterator[Daemon]:
     """A daemon that has warmed up with the faulty compiler. Its cache is nobody else's; the artifacts,
     not what was found about them, are kept for as long as neither compiler changes."""
-    sources = [*sorted((REPO / "compiler").glob("*.py")), FAULTY_COMPILER, Path(spoiled_programs.__file__)]
-    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
-    artifacts = kept / f"spoiled-{digest[:16]}"
+    sources = [*COMPILER, FAULTY_COMPILER, Path(spoiled_programs.__file__)]
+    artifacts = kept / f"spoiled-{digest(sources)}"
     cache = fresh_caches()
     if artifacts.exists():
         shutil.copytree(artifacts, cache / "v1/entries")

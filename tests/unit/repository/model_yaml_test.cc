@@ -280,6 +280,7 @@ TEST(ModelYamlTest, Mistakes) {
       {"max_batch_size: [8]", "got a list of 1"},
       {"compile: yes",
        "1: compile: expected true, false or a map of levers, got yes"},
+      {"compile: \"true\"", "got the text \"true\""},
       {"compile: {precision: fp16}",
        "1: compile.precision: expected float32 or bfloat16, got fp16"},
       {"compile: {deterministic: 1}",

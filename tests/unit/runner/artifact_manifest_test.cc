@@ -27,7 +27,8 @@ nlohmann::json Right() {
        "message": "index out of range, expected 0 <= index < 10"},
       {"bit": 1, "operator": "aten.div.Tensor_mode", "input": null,
        "message": "division by zero"}],
-    "constants": ["table.weight", "up.weight"], "packed": ["up.weight"]})");
+    "constants": ["table.weight", "up.weight"], "packed": ["up.weight"],
+    "packed_as": "bfloat16"})");
 }
 
 TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
@@ -52,6 +53,7 @@ TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
             "division by zero (aten.div.Tensor_mode)");
   EXPECT_THAT(manifest->constants, ElementsAre("table.weight", "up.weight"));
   EXPECT_THAT(manifest->packed, ElementsAre("up.weight"));
+  EXPECT_EQ(manifest->packed_as, DataType::kBf16);
 }
 
 TEST(ArtifactManifestTest, AProgramWithoutGuardsHasNoValidity) {
@@ -110,7 +112,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongField{"/constants", nullptr, "'constants'"},
         WrongField{"/constants/0", "1", "'constants'"},
         WrongField{"/packed", nullptr, "'packed'"},
-        WrongField{"/packed/0", "1", "'packed'"}));
+        WrongField{"/packed/0", "1", "'packed'"},
+        WrongField{"/packed_as", nullptr, "'packed_as'"},
+        WrongField{"/packed_as", "\"float8\"", "no dtype float8"}));
 
 TEST(ArtifactManifestTest, OtherTextIsRefused) {
   for (const char* text : {"", "[]", "null", "{", "{\"schema\": 1}"}) {
