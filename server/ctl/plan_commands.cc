@@ -1,6 +1,8 @@
 #include "ctl/plan_commands.h"
 
+#include <cmath>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -22,7 +24,7 @@ namespace {
 using Json = nlohmann::json;
 
 struct Outlook {
-  std::string model;  // "minilm:1"
+  std::shared_ptr<const ModelSpec> spec;
   WarmupStep step;
   std::optional<int> layer;            // of the hit
   std::string damage;                  // why an entry that is there is none
@@ -38,7 +40,7 @@ absl::StatusOr<std::vector<Outlook>> LookAhead(
                                   with.cores, model));
   std::vector<Outlook> outlooks;
   for (PlannedBucket& bucket : buckets) {
-    Outlook outlook{.model = bucket.spec->Label(),
+    Outlook outlook{.spec = std::move(bucket.spec),
                     .step = std::move(bucket.step)};
     const ArtifactKey& key = outlook.step.request.key;
     const std::vector<CacheLayer>& layers = with.cache.layers();
@@ -85,7 +87,7 @@ std::string Why(const Outlook& outlook) {
 }
 
 Json Described(const Outlook& outlook) {
-  Json json = {{"model", outlook.model},
+  Json json = {{"model", outlook.spec->Label()},
                {"bucket", outlook.step.name},
                {"key", outlook.step.request.key.hex()},
                {"hit", outlook.layer.has_value()}};
@@ -135,7 +137,7 @@ absl::StatusOr<int> PlanCommands::Explain(const std::string& model) const {
   for (const Outlook& outlook : outlooks) {
     missed |= !outlook.layer.has_value();
     list.push_back(Described(outlook));
-    table.Add({outlook.model, outlook.step.name,
+    table.Add({outlook.spec->Label(), outlook.step.name,
                outlook.step.request.key.Short(), Where(outlook),
                outlook.layer.has_value() ? "" : Why(outlook)});
   }
@@ -155,9 +157,10 @@ absl::StatusOr<std::vector<ArtifactKey>> PlanCommands::Keys(
   for (const Outlook& outlook : outlooks) {
     const ArtifactKey& key = outlook.step.request.key;
     if (!outlook.layer.has_value()) {
-      return absl::NotFoundError(absl::StrCat(
-          "the cache has no entry ", key.Short(), " for ", outlook.model, " ",
-          outlook.step.name, ": fill it with stokerd --warm-only"));
+      return absl::NotFoundError(
+          absl::StrCat("the cache has no entry ", key.Short(), " for ",
+                       outlook.spec->Label(), " ", outlook.step.name,
+                       ": fill it with stokerd --warm-only"));
     }
     keys.insert(key);
   }
@@ -170,7 +173,9 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
                    LookAhead(*this, model, entries));
   // Two versions with one graph need one compile.
   std::map<ArtifactKey, std::optional<double>> compiles;
-  TextTable table({"MODEL", "BUCKET", "KEY", "CACHE", "EXPECTED", "WHY"});
+  std::map<const ModelSpec*, absl::StatusOr<std::vector<double>>> pay_backs;
+  TextTable table(
+      {"MODEL", "BUCKET", "KEY", "CACHE", "EXPECTED", "PAYS BACK", "WHY"});
   Json list = Json::array();
   for (const Outlook& outlook : outlooks) {
     Json row = Described(outlook);
@@ -185,9 +190,23 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
                                        : "unknown";
       if (seconds.has_value()) row["expected_seconds"] = *seconds;
     }
-    table.Add({outlook.model, outlook.step.name,
+    const ModelSpec* spec = outlook.spec.get();
+    if (!pay_backs.contains(spec)) {
+      pay_backs.emplace(spec, PayBackOf(cache, *spec, toolchain, cores));
+    }
+    std::string pays_back;  // empty: nobody knows
+    if (const auto& pay_back = pay_backs.at(spec); pay_back.ok()) {
+      const double requests =
+          (*pay_back)[static_cast<size_t>(outlook.step.bucket)];
+      pays_back = std::isinf(requests)
+                      ? "never"
+                      : absl::StrFormat("after %.0f requests", requests);
+      row["pays_back_requests"] =
+          std::isinf(requests) ? Json(nullptr) : Json(requests);
+    }
+    table.Add({spec->Label(), outlook.step.name,
                outlook.step.request.key.Short(), Where(outlook), expected,
-               outlook.layer.has_value() ? "" : Why(outlook)});
+               pays_back, outlook.layer.has_value() ? "" : Why(outlook)});
     list.push_back(std::move(row));
   }
   double total = 0;

@@ -53,6 +53,16 @@ std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
   return buckets;
 }
 
+absl::StatusOr<std::vector<double>> PayBackOf(const KernelCache& cache,
+                                              const ModelSpec& spec,
+                                              const Toolchain& toolchain,
+                                              int cores) {
+  ASSIGN_OR_RETURN(const TrafficRecord traffic, ReadTraffic(cache, spec));
+  const int threads = ComputeThreads(spec, InstanceCpus(spec), cores);
+  return RequestsToPayBack(spec, traffic,
+                           KnownBuckets(cache, spec, threads, toolchain));
+}
+
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     const KernelCache& cache, ModelRepository& repository,
     const Toolchain& toolchain, int cores, const std::string& model) {

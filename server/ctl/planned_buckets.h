@@ -29,6 +29,12 @@ std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
                                      std::shared_ptr<const ModelSpec> spec,
                                      const Toolchain& toolchain, int cores);
 
+// RequestsToPayBack of the version on this host.
+absl::StatusOr<std::vector<double>> PayBackOf(const KernelCache& cache,
+                                              const ModelSpec& spec,
+                                              const Toolchain& toolchain,
+                                              int cores);
+
 // Of the model, of all for an empty name. Versions that can't be served are an
 // error for whoever plans with them; NOT_FOUND for a name that nobody has.
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(

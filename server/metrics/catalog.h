@@ -85,7 +85,7 @@ inline constexpr MetricDef kPromotions{
 inline constexpr MetricDef kFallbacks{
     "stoker_fallbacks_total", MetricKind::kCounter, "model,version,reason",
     "Slots left on the tier below, by reason: no_compiler, compile, timeout, "
-    "memory, refused, open, parity, profit, budget, run."};
+    "memory, refused, open, parity, profit, budget, payback, run."};
 inline constexpr MetricDef kParityError{
     "stoker_parity_max_abs_error", MetricKind::kGauge, "model,version,bucket",
     "Largest absolute difference between compiled and eager in the parity "

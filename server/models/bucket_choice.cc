@@ -98,6 +98,42 @@ bool IsAllowed(const ModelSpec& spec, const DimensionSizes& sizes) {
              spec.max_batch_size;
 }
 
+// Without what this version can't be asked for: another may have had other
+// bounds. FAILED_PRECONDITION when nothing is left.
+absl::StatusOr<TrafficRecord> PossibleTraffic(const ModelSpec& spec,
+                                              const TrafficRecord& traffic) {
+  TrafficRecord possible = traffic;
+  std::erase_if(possible.requests, [&](const ShapeCount& shape) {
+    return shape.sizes.size() != spec.dimensions.size() || shape.count == 0 ||
+           !IsAllowed(spec, shape.sizes);
+  });
+  if (possible.requests.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no traffic of model ", spec.name,
+                     " was recorded yet that buckets could be chosen by"));
+  }
+  return possible;
+}
+
+// Without loads.
+BucketProblem ProblemOf(const ModelSpec& spec,
+                        const BucketExperience& experience, int max_buckets) {
+  BucketProblem problem{.loads = {},
+                        .paddable = Paddable(spec),
+                        .largest = {},
+                        .compiled = experience.compiled,
+                        .eager = experience.eager,
+                        .max_buckets = max_buckets};
+  for (const DimensionSpec& dimension : spec.dimensions) {
+    problem.largest.push_back(dimension.max);
+  }
+  if (spec.batch_dimension.has_value()) {
+    problem.largest[static_cast<size_t>(*spec.batch_dimension)] =
+        spec.max_batch_size;
+  }
+  return problem;
+}
+
 // How rows are run that share a run: rows of the run, and the share of all rows
 // that are in such runs.
 struct SharedRows {
@@ -106,7 +142,8 @@ struct SharedRows {
 };
 
 std::vector<SharedRows> SharedRuns(const ModelSpec& spec,
-                                   const TrafficRecord& traffic) {
+                                   const TrafficRecord& traffic,
+                                   double full_batches) {
   if (!spec.batch_dimension.has_value() || spec.max_batch_size < 2) return {};
   double all = 0;
   std::vector<ShapeCount> kinds;
@@ -121,15 +158,18 @@ std::vector<SharedRows> SharedRuns(const ModelSpec& spec,
     const double rows =
         static_cast<double>(kind.sizes[0]) * static_cast<double>(kind.count);
     shared.push_back(
-        {kind.sizes[0], std::min(rows / all, 1.0) * (1 - kFullBatches)});
+        {kind.sizes[0], std::min(rows / all, 1.0) * (1 - full_batches)});
   }
-  shared.push_back({spec.max_batch_size, kFullBatches});
+  if (full_batches > 0) shared.push_back({spec.max_batch_size, full_batches});
   return shared;
 }
 
+// `full_batches`: the share of rows that are taken to come in full batches,
+// seen or not.
 std::vector<Load> LoadsOf(const ModelSpec& spec, const TrafficRecord& traffic,
-                          const RunCost& eager) {
-  const std::vector<SharedRows> shared = SharedRuns(spec, traffic);
+                          const RunCost& eager, double full_batches) {
+  const std::vector<SharedRows> shared =
+      SharedRuns(spec, traffic, full_batches);
   double alone = 1;
   for (const SharedRows& rows : shared) alone -= rows.share;
   std::vector<Load> loads;
@@ -308,34 +348,14 @@ absl::StatusOr<BucketChoice> ChooseBuckets(
     const TrafficRecord& traffic, const BucketExperience& experience,
     int max_buckets) {
   BucketChoice choice;
-  TrafficRecord possible = traffic;
-  // Another version may have had other bounds.
-  std::erase_if(possible.requests, [&](const ShapeCount& shape) {
-    return shape.sizes.size() != spec.dimensions.size() ||
-           !IsAllowed(spec, shape.sizes);
-  });
+  ASSIGN_OR_RETURN(const TrafficRecord possible,
+                   PossibleTraffic(spec, traffic));
   for (const ShapeCount& shape : possible.requests) {
     choice.requests += shape.count;
   }
-  if (choice.requests == 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("no traffic of model ", spec.name,
-                     " was recorded yet that buckets could be chosen by"));
-  }
-  BucketProblem problem{.loads = {},
-                        .paddable = Paddable(spec),
-                        .largest = {},
-                        .compiled = experience.compiled,
-                        .eager = experience.eager,
-                        .max_buckets = max_buckets};
-  for (const DimensionSpec& dimension : spec.dimensions) {
-    problem.largest.push_back(dimension.max);
-  }
-  if (spec.batch_dimension.has_value()) {
-    problem.largest[static_cast<size_t>(*spec.batch_dimension)] =
-        spec.max_batch_size;
-  }
-  std::vector<Load> loads = LoadsOf(spec, possible, experience.eager);
+  BucketProblem problem = ProblemOf(spec, experience, max_buckets);
+  std::vector<Load> loads =
+      LoadsOf(spec, possible, experience.eager, kFullBatches);
   if (auto largest = LargestToday(loads, today, problem.paddable)) {
     loads.push_back(*std::move(largest));
   }
@@ -357,6 +377,44 @@ absl::StatusOr<BucketChoice> ChooseBuckets(
         1 - choice.proposal.cost_per_request / choice.today.cost_per_request;
   }
   return choice;
+}
+
+absl::StatusOr<std::vector<double>> RequestsToPayBack(
+    const ModelSpec& spec, const TrafficRecord& traffic,
+    const BucketExperience& experience) {
+  ASSIGN_OR_RETURN(const TrafficRecord possible,
+                   PossibleTraffic(spec, traffic));
+  if (!experience.compiled.measured()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no bucket of model ", spec.name, " was measured here yet"));
+  }
+  const std::vector<Load> loads =
+      LoadsOf(spec, possible, experience.eager, /*full_batches=*/0);
+  BucketProblem problem =
+      ProblemOf(spec, experience, static_cast<int>(spec.buckets.size()));
+  problem.loads.assign(loads.begin(), loads.end());
+  const std::vector<int> assigned = AssignLoads(problem, spec.buckets);
+  double requests = 0;
+  std::vector<double> runs(spec.buckets.size(), 0);
+  for (size_t i = 0; i < loads.size(); ++i) {
+    requests += loads[i].requests;
+    if (assigned[i] >= 0) {
+      runs[static_cast<size_t>(assigned[i])] += loads[i].runs;
+    }
+  }
+  const double compile_seconds = experience.compile_seconds > 0
+                                     ? experience.compile_seconds
+                                     : kAssumedCompileSeconds;
+  std::vector<double> pay_back;
+  for (size_t b = 0; b < spec.buckets.size(); ++b) {
+    // Without its artifact the bucket's runs are eager, and of its size.
+    const DimensionSizes& sizes = spec.buckets[b].sizes;
+    const double saved =
+        runs[b] * (experience.eager(sizes) - experience.compiled(sizes));
+    pay_back.push_back(saved > 0 ? compile_seconds * requests / saved
+                                 : std::numeric_limits<double>::infinity());
+  }
+  return pay_back;
 }
 
 std::optional<std::vector<ShapeBucket>> ChosenBefore(

@@ -85,6 +85,15 @@ absl::StatusOr<BucketChoice> ChooseBuckets(
     const TrafficRecord& traffic, const BucketExperience& experience,
     int max_buckets);
 
+// By bucket of the spec: how many requests of the model, distributed as those
+// that were recorded, the bucket's compile has to serve until it has saved the
+// time that it took. Infinity for a bucket that none of them runs in, or that
+// saves nothing. FAILED_PRECONDITION without recorded requests or without a
+// bucket of this program that was measured.
+absl::StatusOr<std::vector<double>> RequestsToPayBack(
+    const ModelSpec& spec, const TrafficRecord& traffic,
+    const BucketExperience& experience);
+
 // What `buckets: auto` chose last, where the version can still have that.
 std::optional<std::vector<ShapeBucket>> ChosenBefore(
     const ModelSpec& spec, const TrafficRecord& traffic);

@@ -290,28 +290,37 @@ std::shared_ptr<const ModelSpec> ModelManager::Impl::WithChosenBuckets(
   return TakeBuckets(*spec, ChooseBucketsOf(*spec, recorded), recorded);
 }
 
-// Versions whose traffic asks for other buckets by now are loaded once more,
+// Versions whose traffic asks for other buckets by now, or makes more of them
+// pay back, are loaded once more,
 // behind what serves, and take its place when their buckets are compiled.
 void ModelManager::Impl::Rebucket() {
   if (deps.cache == nullptr) return;
   std::vector<std::shared_ptr<Managed>> successors;
   for (const auto& managed : versions) {
     if (!managed->wanted || managed->state != VersionState::kServing ||
-        !managed->spec->auto_buckets || !managed->spec->compile.enabled ||
+        !managed->spec->compile.enabled ||
         !managed->running->Progress().empty()) {
       continue;
     }
     const std::shared_ptr<ModelTraffic> recorded = traffic.Of(*managed->spec);
-    AutoBuckets chosen = ChooseBucketsOf(*managed->spec, *recorded);
-    if (!chosen.changed) continue;
+    std::shared_ptr<const ModelSpec> replacement;
+    if (managed->spec->auto_buckets) {
+      AutoBuckets chosen = ChooseBucketsOf(*managed->spec, *recorded);
+      if (chosen.changed) {
+        replacement = TakeBuckets(*managed->spec, std::move(chosen), *recorded);
+      }
+    }
+    if (replacement == nullptr && managed->running->MorePaysBack()) {
+      replacement = std::make_shared<ModelSpec>(managed->running->spec());
+    }
+    if (replacement == nullptr) continue;
     managed->wanted = false;
     managed->replaced = true;
     auto successor = std::make_shared<Managed>();
     successor->model = managed->model;
     successor->version = managed->version;
     successor->spec = managed->spec;
-    successor->replacement =
-        TakeBuckets(*managed->spec, std::move(chosen), *recorded);
+    successor->replacement = std::move(replacement);
     successors.push_back(std::move(successor));
   }
   versions.insert(versions.end(), successors.begin(), successors.end());

@@ -8,7 +8,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -86,6 +89,10 @@ class ModelVersion final : private BatchRunner {
 
   absl::Status Submit(std::unique_ptr<InferTask>& task);
   void SweepCancelled() { batcher_.SweepCancelled(); }
+
+  // Whether a bucket that WarmUp left because it didn't pay back does by now.
+  // After WarmUp.
+  bool MorePaysBack() const;
 
   // In the plan's order.
   std::vector<BucketStatus> Buckets() const;
@@ -173,9 +180,12 @@ class ModelVersion final : private BatchRunner {
   // Those that traffic asked for most come first.
   std::deque<const WarmupStep*> InOrderOfDemand(
       std::vector<const WarmupStep*> steps) const;
-  // All that are left, or within a budget the next one; beyond it, none, and
-  // the rest stays eager.
+  // All that are left, or where a budget or a pay-back limits them the next one
+  // that these allow; what they forbid stays eager.
   void SubmitCompiles();
+  // Why the next compile is left, by what model.yaml allows; nullopt: it isn't.
+  std::optional<std::string> BeyondBudget() const;
+  std::optional<std::string> NotPayingBack(const WarmupStep& step) const;
   void SubmitCompile(const WarmupStep& step);
   std::deque<Arrival> WaitForArrivals();
   void HandleArrival(Arrival arrival);
@@ -210,6 +220,7 @@ class ModelVersion final : private BatchRunner {
   const std::shared_ptr<Inbox> inbox_;
   // Of Load's and WarmUp's thread.
   std::vector<int> attempts_;                    // by bucket
+  absl::Time submitted_ = absl::InfinitePast();  // the last compile
   std::deque<const WarmupStep*> to_compile_;     // not asked for yet
   absl::Duration spent_ = absl::ZeroDuration();  // on compiles
   absl::Duration last_compile_ = absl::ZeroDuration();

@@ -1,8 +1,11 @@
 // The part of ModelVersion that opens, compiles, checks and promotes: steps 3
 // to 11 of a model load, in order.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -11,6 +14,7 @@
 #include "base/cpus.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
+#include "models/bucket_choice.h"
 #include "models/model_version.h"
 #include "models/padded_run.h"
 #include "models/parity_cases.h"
@@ -232,36 +236,80 @@ std::deque<const WarmupStep*> ModelVersion::InOrderOfDemand(
 }
 
 void ModelVersion::SubmitCompiles() {
-  const absl::Duration budget = spec_->compile.budget;
+  const bool limited = spec_->compile.budget != absl::InfiniteDuration() ||
+                       spec_->compile.pays_back_within.has_value();
   while (!to_compile_.empty() && !stopping()) {
-    const WarmupStep& step = *to_compile_.front();
-    if (budget != absl::InfiniteDuration()) {
-      // One at a time: what it took says whether the next one fits.
-      if (!AllIn({BucketState::kPending, BucketState::kCompiled,
-                  BucketState::kEager})) {
-        return;
-      }
-      if (spent_ + last_compile_ > budget) {
-        FallBack(
-            step.bucket, "budget",
-            absl::StrFormat(
-                "not compiled: %.0f of budget_seconds %.0f are spent, and "
-                "a compile takes about %.0f; the next start goes on here",
-                absl::ToDoubleSeconds(spent_), absl::ToDoubleSeconds(budget),
-                absl::ToDoubleSeconds(last_compile_)));
-        to_compile_.pop_front();
-        continue;
-      }
+    // One at a time: what it took, and what it gained, says whether the next
+    // one is allowed.
+    if (limited && !AllIn({BucketState::kPending, BucketState::kCompiled,
+                           BucketState::kEager})) {
+      return;
     }
+    const WarmupStep& step = *to_compile_.front();
     to_compile_.pop_front();
-    SubmitCompile(step);
+    if (std::optional<std::string> why = BeyondBudget()) {
+      FallBack(step.bucket, "budget", *std::move(why));
+    } else if ((why = NotPayingBack(step))) {
+      FallBack(step.bucket, "payback", *std::move(why));
+    } else {
+      SubmitCompile(step);
+    }
   }
+}
+
+std::optional<std::string> ModelVersion::BeyondBudget() const {
+  const absl::Duration budget = spec_->compile.budget;
+  if (spent_ + last_compile_ <= budget) return std::nullopt;
+  return absl::StrFormat(
+      "not compiled: %.0f of budget_seconds %.0f are spent, and a compile "
+      "takes about %.0f; the next start goes on here",
+      absl::ToDoubleSeconds(spent_), absl::ToDoubleSeconds(budget),
+      absl::ToDoubleSeconds(last_compile_));
+}
+
+std::optional<std::string> ModelVersion::NotPayingBack(
+    const WarmupStep& step) const {
+  const std::optional<int64_t> within = spec_->compile.pays_back_within;
+  if (!within.has_value()) return std::nullopt;
+  const TrafficRecord traffic =
+      deps_.traffic != nullptr ? deps_.traffic->Read() : TrafficRecord{};
+  const BucketExperience experience =
+      KnownBuckets(*deps_.cache, *spec_, threads_, deps_.toolchain);
+  const bool tried = absl::c_any_of(attempts_, [](int n) { return n > 0; });
+  // The first one, which traffic asks for most, shows what compiling gains.
+  if (!traffic.requests.empty() && !experience.compiled.measured() && !tried) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<std::vector<double>> pay_back =
+      RequestsToPayBack(*spec_, traffic, experience);
+  if (!pay_back.ok()) {
+    return absl::StrCat("not compiled: pays_back_within is ", *within, ", and ",
+                        pay_back.status().message());
+  }
+  const double requests = (*pay_back)[static_cast<size_t>(step.bucket)];
+  if (requests <= static_cast<double>(*within)) return std::nullopt;
+  if (std::isinf(requests)) {
+    return "not compiled: by the recorded traffic it would never pay back";
+  }
+  return absl::StrFormat(
+      "not compiled: by the recorded traffic it would pay back after %.0f "
+      "requests, and pays_back_within is %d",
+      requests, *within);
+}
+
+bool ModelVersion::MorePaysBack() const {
+  return absl::c_any_of(plan_, [this](const WarmupStep& step) {
+    const BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
+    return absl::StartsWith(slot.Read().detail, "payback: ") &&
+           !NotPayingBack(step).has_value();
+  });
 }
 
 void ModelVersion::SubmitCompile(const WarmupStep& step) {
   const int bucket = step.bucket;
   slots_[static_cast<size_t>(bucket)].SetState(BucketState::kCompiling);
   ++attempts_[static_cast<size_t>(bucket)];
+  submitted_ = deps_.clock->Now();
   if (deps_.server_ready && deps_.server_ready()) {
     deps_.metrics->Counter(metric::kCompilesAfterReady).Add();
   }
@@ -288,6 +336,9 @@ void ModelVersion::HandleArrival(Arrival arrival) {
   }
   const absl::Status& status = arrival.entry.status();
   if (absl::IsCancelled(status)) return;
+  // A failure says nothing of what the next one takes, but it took its time,
+  // waiting for others included.
+  spent_ += deps_.clock->Now() - submitted_;
   const std::string_view reason = FallbackReason(status);
   if (reason == "compile" &&
       attempts_[static_cast<size_t>(arrival.bucket)] < kCompileAttempts) {

@@ -95,8 +95,9 @@ void ReadCompile(const YamlValue& value, const std::string& folder,
     spec.enabled = value.Bool("true, false or a map of levers").value_or(true);
     return;
   }
-  const auto entries = value.Map(
-      {"precision", "deterministic", "budget_seconds", "passes", "options"});
+  const auto entries =
+      value.Map({"precision", "deterministic", "budget_seconds",
+                 "pays_back_within", "passes", "options"});
   if (!entries) return;
   for (const auto& [name, field] : *entries) {
     if (name == "precision") {
@@ -109,6 +110,9 @@ void ReadCompile(const YamlValue& value, const std::string& folder,
       if (const auto seconds = field.Int(1, kDay)) {
         spec.budget = absl::Seconds(*seconds);
       }
+    } else if (name == "pays_back_within") {
+      constexpr int64_t kMost = int64_t{1} << 53;
+      spec.pays_back_within = field.Int(1, kMost);
     } else if (name == "passes") {
       ReadPasses(field, folder, spec);
     } else {

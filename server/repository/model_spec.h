@@ -84,6 +84,8 @@ struct CompileSpec {
   bool deterministic = false;
   // What the compiles of one start may take together; not in the keys.
   absl::Duration budget = absl::InfiniteDuration();
+  // Requests of the model; compiles that need more are left. Not in the keys.
+  std::optional<int64_t> pays_back_within;
   // A Python file with passes over the graph; empty: none.
   std::string passes_path;
   std::string passes_digest;  // SHA-256 of its content

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.integration.clients import infer, rows
-from tests.integration.daemon import Daemon, ctl, write_yaml
+from tests.integration.daemon import Daemon, ctl, eventually, write_yaml
 from tests.integration.wire import eager
 
 BUCKET = {"max_batch_size": 8, "buckets": {"batch": [8]}}
@@ -129,3 +129,47 @@ def test_a_budget_goes_to_what_is_asked_for_most(
         assert daemon.metric("stoker_compile_seconds_count") == 1
         assert daemon.metric("stoker_fallbacks_total", reason="budget") == 1
         assert daemon.stop() == 0
+
+
+def test_what_does_not_pay_back_is_left(
+    repository: Callable[..., Path], start: Callable[..., Daemon], fake_compiler, tmp_path: Path
+) -> None:
+    """Without traffic nothing is worth a compile. With some, the first one is to show what compiling
+    gains; what the stand-in makes can't be opened, so nobody knows and the other is left."""
+    root = repository("mlp")
+    levers = {"pays_back_within": 1000000}
+    write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [1, 8]}, compile=levers)
+    cache = tmp_path / "cache"
+    with start(root, fake_compiler("--job", "ok"), cache=cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        assert daemon.metric("stoker_compile_seconds_count") == 0
+        assert daemon.log().count("(payback): not compiled: pays_back_within is 1000000, and no traffic") == 2
+        for _ in range(3):
+            infer(client, rows(5))
+        assert daemon.stop() == 0
+    with start(root, fake_compiler("--job", "ok"), cache=cache) as daemon:
+        daemon.wait_ready()
+        reasons = re.findall(r"mlp:1 (batch=\d): stays on eager \((\w+)\): (.*)", daemon.log())
+        assert [reason[:2] for reason in reasons] == [("batch=8", "open"), ("batch=1", "payback")]
+        assert reasons[1][2].endswith("no bucket of model mlp was measured here yet")
+        assert daemon.metric("stoker_fallbacks_total", reason="payback") == 1
+        assert daemon.stop() == 0
+    plan = json.loads(ctl("--cache", cache, "--json", "plan", f"--model-repository={root}"))
+    assert all("pays_back_requests" not in bucket for bucket in plan["buckets"])
+
+
+def test_traffic_makes_buckets_pay_back_while_serving(
+    repository: Callable[..., Path], start: Callable[..., Daemon], fresh_cache: Path
+) -> None:
+    root = repository("mlp")
+    levers = {"pays_back_within": 10**12}
+    write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [8]}, compile=levers)
+    with start(root, "--rebucket-seconds=1", cache=fresh_cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        infer(client, rows(5))
+        eventually(lambda: "batch=8: compiled" in daemon.log(), "the bucket is compiled")
+        assert infer(client, rows(5)).shape == (5, 4)
+        assert daemon.stop() == 0
+    plan = json.loads(ctl("--cache", fresh_cache, "--json", "plan", f"--model-repository={root}"))
+    (bucket,) = plan["buckets"]
+    assert bucket["hit"] and bucket["pays_back_requests"] > 0

@@ -177,6 +177,59 @@ TEST(ChooseBucketsTest, OddRecords) {
   EXPECT_GT(Choose(alone, Sentences()).saving, 0);
 }
 
+BucketExperience Measured() {
+  BucketExperience known = Guess();
+  known.compiled = {.fixed = 0.001, .per_element = 1e-5, .mean_error = 0.0};
+  known.eager = {.fixed = 0.002, .per_element = 2e-5, .mean_error = 0.0};
+  known.compile_seconds = 20;
+  return known;
+}
+
+TEST(RequestsToPayBackTest, ByTheShareOfTheRequestsAndWhatTheirRunsSave) {
+  ModelSpec spec = TokenModel();
+  spec.buckets = Grid({1}, {16, 64, 128});
+  const auto pay_back = RequestsToPayBack(
+      spec, Traffic({{{1, 10}, 300}, {{1, 100}, 100}}), Measured());
+  ASSERT_TRUE(pay_back.ok()) << pay_back.status();
+  // Three of four requests save 1 ms and 10 us per element of the bucket.
+  EXPECT_NEAR((*pay_back)[0], 20 / (0.75 * (0.001 + 16e-5)), 1e-6);
+  EXPECT_TRUE(std::isinf((*pay_back)[1]));
+  EXPECT_NEAR((*pay_back)[2], 20 / (0.25 * (0.001 + 128e-5)), 1e-6);
+}
+
+TEST(RequestsToPayBackTest, RequestsThatShareRunsPayBackLater) {
+  ModelSpec spec = TokenModel();
+  spec.buckets = Grid({1, 8}, {16});
+  const std::vector<ShapeCount> requests = {{{1, 16}, 800}};
+  const auto pay_back =
+      RequestsToPayBack(spec, Traffic(requests, {{{8, 2}, 100}}), Measured());
+  ASSERT_TRUE(pay_back.ok()) << pay_back.status();
+  EXPECT_TRUE(std::isinf((*pay_back)[0]));
+  EXPECT_NEAR((*pay_back)[1], 20 / ((0.001 + 128e-5) / 8), 1e-6);
+}
+
+TEST(RequestsToPayBackTest, WhatSavesNothingNeverDoes) {
+  BucketExperience known = Measured();
+  known.eager = known.compiled;
+  const auto pay_back =
+      RequestsToPayBack(TokenModel(), Traffic({{{1, 10}, 300}}), known);
+  ASSERT_TRUE(pay_back.ok()) << pay_back.status();
+  for (const double requests : *pay_back) EXPECT_TRUE(std::isinf(requests));
+}
+
+TEST(RequestsToPayBackTest, WithoutTrafficOrMeasurementsNobodyKnows) {
+  EXPECT_THAT(
+      std::string(RequestsToPayBack(TokenModel(), Traffic({}), Measured())
+                      .status()
+                      .message()),
+      HasSubstr("no traffic of model tokens"));
+  EXPECT_THAT(std::string(RequestsToPayBack(TokenModel(),
+                                            Traffic({{{1, 10}, 300}}), Guess())
+                              .status()
+                              .message()),
+              HasSubstr("no bucket of model tokens was measured"));
+}
+
 TEST(AllowedBucketsTest, TheTightestLimit) {
   BucketExperience known = Guess();
   known.compile_seconds = 10;

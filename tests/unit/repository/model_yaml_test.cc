@@ -285,6 +285,8 @@ TEST(ModelYamlTest, Mistakes) {
        "1: compile.precision: expected float32 or bfloat16, got fp16"},
       {"compile: {deterministic: 1}",
        "1: compile.deterministic: expected true or false, got 1"},
+      {"compile: {pays_back_within: 0}",
+       "1: compile.pays_back_within: expected an integer from 1 to"},
       {"compile: {passes: passes.so}",
        "1: compile.passes: expected a Python file, from the folder of "
        "model.yaml, got passes.so"},
