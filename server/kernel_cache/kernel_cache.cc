@@ -50,6 +50,16 @@ absl::Status CheckTrafficName(std::string_view model) {
       absl::StrCat("traffic of a model named \"", Absl(model), "\""));
 }
 
+absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path,
+                                       int64_t most) {
+  ASSIGN_OR_RETURN(const int64_t bytes, files.Size(path));
+  if (bytes > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected at most ", most, " bytes, got ", bytes));
+  }
+  return files.Read(path);
+}
+
 absl::Status EmptyKeyError() {
   return absl::InvalidArgumentError("kernel cache: the artifact key is empty");
 }
@@ -553,20 +563,31 @@ absl::StatusOr<std::string> KernelCache::ReadTraffic(
     std::string_view model) const {
   RETURN_IF_ERROR(CheckTrafficName(model));
   for (const CacheLayer& layer : impl_->layers) {
-    const std::string path =
-        absl::StrCat(layer.home(), "/traffic/", Absl(model), ".json");
-    const absl::StatusOr<int64_t> bytes = impl_->files.Size(path);
-    if (absl::IsNotFound(bytes.status())) continue;
-    RETURN_IF_ERROR(bytes.status());
-    if (*bytes > kMaxTrafficBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": expected at most ", kMaxTrafficBytes,
-                       " bytes, got ", *bytes));
-    }
-    return impl_->files.Read(path);
+    absl::StatusOr<std::string> text = ReadAtMost(
+        impl_->files,
+        absl::StrCat(layer.home(), "/traffic/", Absl(model), ".json"),
+        kMaxTrafficBytes);
+    if (!absl::IsNotFound(text.status())) return text;
   }
   return absl::NotFoundError(
       absl::StrCat("no traffic of model ", Absl(model), " was recorded"));
+}
+
+absl::Status KernelCache::WriteRequests(std::string_view model,
+                                        std::string_view bytes) {
+  RETURN_IF_ERROR(CheckTrafficName(model));
+  RETURN_IF_ERROR(impl_->writable);
+  return impl_->Replace(absl::StrCat(impl_->home, "/traffic"),
+                        std::string(model) + ".safetensors", bytes);
+}
+
+absl::StatusOr<std::string> KernelCache::ReadRequests(
+    std::string_view model) const {
+  RETURN_IF_ERROR(CheckTrafficName(model));
+  return ReadAtMost(
+      impl_->files,
+      absl::StrCat(impl_->home, "/traffic/", Absl(model), ".safetensors"),
+      kMaxRequestsBytes);
 }
 
 void KernelCache::SetTrafficAside(std::string_view model,

@@ -149,6 +149,11 @@ class KernelCache {
   // Renames the root's to <model>.json.damaged, with a warning that says why.
   void SetTrafficAside(std::string_view model, std::string_view reason);
   static constexpr int64_t kMaxTrafficBytes = 1 << 20;
+  // Requests of the model with their values, likewise; of the root alone:
+  // nobody's layer should bring them.
+  absl::Status WriteRequests(std::string_view model, std::string_view bytes);
+  absl::StatusOr<std::string> ReadRequests(std::string_view model) const;
+  static constexpr int64_t kMaxRequestsBytes = 80 << 20;
 
   // The root first. What is in them, without verifying it.
   const std::vector<CacheLayer>& layers() const;

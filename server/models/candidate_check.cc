@@ -111,63 +111,99 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
       return absl::OkStatus();
     }
   }
-  PaddedRun padded(*deps_.layout);
   const absl::Time start = deps_.clock->Now();
-  for (const CaseSizes& one : ParityCases(spec, bucket)) {
+  for (const Case& one : Cases(bucket)) {
+    if (!verdict.refusal.empty()) break;
     if (verdict.cases.size() >= kFewestCases &&
         deps_.clock->Now() - start > kParityPatience) {
       break;
     }
-    const std::vector<Tensor> inputs = InputsOf(spec, one.sizes, one.seed);
-    ParityRun run;
-    RETURN_IF_ERROR(OnDevice([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(
-          run, RunParityCase(
-                   inputs,
-                   [&](absl::Span<const Tensor> given) {
-                     return eager.Run(*deps_.context, given);
-                   },
-                   [&](absl::Span<const Tensor> given) {
-                     return one.padded ? padded.Run(candidate, *deps_.context,
-                                                    given, one.sizes, bucket)
-                                       : candidate.Run(*deps_.context, given);
-                   },
-                   ToleranceOf(spec)));
-      return absl::OkStatus();
-    }));
-    ParityCase& found = verdict.cases.emplace_back();
-    found.seed = one.seed;
-    found.sizes = BucketName(ShapeBucket{one.sizes}, spec.DimensionNames());
-    found.max_abs_error = run.comparison.max_abs_error;
-    found.argmax_agreement = run.comparison.argmax_agreement;
-    found.difference = run.comparison.difference;
-    verdict.max_abs_error =
-        std::max(verdict.max_abs_error, found.max_abs_error);
-    if (run.comparison.equal) continue;
-    if (run.comparison.arguable && deps_.reference != nullptr) {
-      const absl::StatusOr<RmsErrors> errors =
-          ErrorsAgainstFloat64(*deps_.reference, spec, inputs, run);
-      if (errors.ok()) {
-        found.eager_rmse = errors->eager;
-        found.compiled_rmse = errors->compiled;
-        if (errors->acceptable()) {
-          found.difference.clear();
-          continue;
-        }
-        absl::StrAppendFormat(
-            &found.difference,
-            "; root mean square error against float64 %.3g, eager's is %.3g",
-            errors->compiled, errors->eager);
-      } else {
-        absl::StrAppend(&found.difference, "; no float64 run to judge by: ",
-                        errors.status().message());
-      }
-    }
-    evidence.reproducer = Reproducer(spec, inputs, run);
-    refuse(absl::StrCat("seed ", one.seed, ", ", found.sizes,
-                        one.padded ? " padded, " : ", ", found.difference));
-    return absl::OkStatus();
+    RETURN_IF_ERROR(TryCase(eager, candidate, bucket, one, evidence));
   }
+  return absl::OkStatus();
+}
+
+std::vector<CandidateCheck::Case> CandidateCheck::Cases(
+    const ShapeBucket& bucket) const {
+  const ModelSpec& spec = *deps_.spec;
+  std::vector<Case> cases;
+  for (CaseSizes& made_up : ParityCases(spec, bucket)) {
+    cases.push_back({std::move(made_up), nullptr});
+  }
+  for (size_t i = 0; i < deps_.recorded.size(); ++i) {
+    const DimensionSizes& sizes = deps_.recorded[i].sizes;
+    if (!Fits(spec, sizes, bucket)) continue;
+    cases.push_back(
+        {{.seed = i, .sizes = sizes, .padded = sizes != bucket.sizes},
+         &deps_.recorded[i]});
+  }
+  return cases;
+}
+
+absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
+                                     const ShapeBucket& bucket, const Case& one,
+                                     Evidence& evidence) const {
+  const ModelSpec& spec = *deps_.spec;
+  Verdict& verdict = evidence.verdict;
+  const std::vector<Tensor> inputs =
+      one.recorded != nullptr ? one.recorded->inputs
+                              : InputsOf(spec, one.sizes.sizes, one.sizes.seed);
+  PaddedRun padded(*deps_.layout);
+  ParityRun run;
+  bool refused = false;  // by eager
+  const absl::Status ran = OnDevice([&]() -> absl::Status {
+    ASSIGN_OR_RETURN(
+        run, RunParityCase(
+                 inputs,
+                 [&](absl::Span<const Tensor> given) {
+                   auto answer = eager.Run(*deps_.context, given);
+                   refused = absl::IsInvalidArgument(answer.status());
+                   return answer;
+                 },
+                 [&](absl::Span<const Tensor> given) {
+                   return one.sizes.padded
+                              ? padded.Run(candidate, *deps_.context, given,
+                                           one.sizes.sizes, bucket)
+                              : candidate.Run(*deps_.context, given);
+                 },
+                 ToleranceOf(spec)));
+    return absl::OkStatus();
+  });
+  if (refused && one.recorded != nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(ran);
+  ParityCase& found = verdict.cases.emplace_back();
+  found.seed = one.sizes.seed;
+  found.recorded = one.recorded != nullptr;
+  found.sizes = BucketName(ShapeBucket{one.sizes.sizes}, spec.DimensionNames());
+  found.max_abs_error = run.comparison.max_abs_error;
+  found.argmax_agreement = run.comparison.argmax_agreement;
+  found.difference = run.comparison.difference;
+  verdict.max_abs_error = std::max(verdict.max_abs_error, found.max_abs_error);
+  if (run.comparison.equal) return absl::OkStatus();
+  if (run.comparison.arguable && deps_.reference != nullptr) {
+    const absl::StatusOr<RmsErrors> errors =
+        ErrorsAgainstFloat64(*deps_.reference, spec, inputs, run);
+    if (errors.ok()) {
+      found.eager_rmse = errors->eager;
+      found.compiled_rmse = errors->compiled;
+      if (errors->acceptable()) {
+        found.difference.clear();
+        return absl::OkStatus();
+      }
+      absl::StrAppendFormat(
+          &found.difference,
+          "; root mean square error against float64 %.3g, eager's is %.3g",
+          errors->compiled, errors->eager);
+    } else {
+      absl::StrAppend(&found.difference, "; no float64 run to judge by: ",
+                      errors.status().message());
+    }
+  }
+  evidence.reproducer = Reproducer(spec, inputs, run);
+  verdict.refusal = "parity";
+  verdict.reason = absl::StrCat(
+      found.recorded ? "recorded request " : "seed ", found.seed, ", ",
+      found.sizes, one.sizes.padded ? " padded, " : ", ", found.difference);
   return absl::OkStatus();
 }
 

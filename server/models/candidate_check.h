@@ -1,5 +1,6 @@
 // The evidence on one compiled candidate: parity with eager on made-up inputs,
-// of the bucket's size and of sizes that are padded to it, then paired timing.
+// of the bucket's size and of sizes that are padded to it, and on requests that
+// were recorded; then paired timing.
 //
 // Blocks; every run is one piece of work for the device thread, which serves
 // batches in between.
@@ -8,11 +9,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "batching/batcher.h"
+#include "models/parity_cases.h"
 #include "models/reference_run.h"
 #include "promotion/parity_check.h"
 #include "promotion/profitability_check.h"
@@ -24,6 +27,10 @@ namespace stoker {
 
 class CandidateCheck {
  public:
+  struct Recorded {  // a request of the traffic
+    DimensionSizes sizes;
+    std::vector<Tensor> inputs;  // in the model's order
+  };
   struct Deps {
     const ModelSpec* spec = nullptr;
     const BatchLayout* layout = nullptr;
@@ -32,6 +39,8 @@ class CandidateCheck {
     Clock* clock = nullptr;
     const ReferenceRun* reference = nullptr;  // null: there is none
     std::string machine;                      // for the verdict
+    // Tried where they fit, those that eager refuses excepted.
+    std::vector<Recorded> recorded;
     std::function<bool()> stopping;
   };
   // What is behind `deps` outlives this object.
@@ -62,6 +71,15 @@ class CandidateCheck {
   absl::Status ProvePadding(Executable& eager, const ShapeBucket& bucket) const;
 
  private:
+  struct Case {
+    CaseSizes sizes;
+    const Recorded* recorded = nullptr;  // null: made up
+  };
+  std::vector<Case> Cases(const ShapeBucket& bucket) const;
+  // Adds what comes of it to the evidence.
+  absl::Status TryCase(Executable& eager, Executable& candidate,
+                       const ShapeBucket& bucket, const Case& one,
+                       Evidence& evidence) const;
   absl::Status CheckParity(Executable& eager, Executable& candidate,
                            const ShapeBucket& bucket, Evidence& evidence) const;
   // Empty, or how two runs of `form` on the same inputs differ by more than

@@ -330,6 +330,7 @@ void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
   Transition(*managed, VersionState::kLoading);
   VersionDeps with_traffic = deps;
   with_traffic.traffic = traffic.Of(*managed->spec);
+  with_traffic.samples = traffic.SamplesOf(*managed->spec);
   managed->running = std::make_shared<ModelVersion>(
       managed->replacement != nullptr
           ? managed->replacement

@@ -47,6 +47,12 @@ BatcherOptions QueueOptions(const ModelSpec& spec, int threads,
   return options;
 }
 
+std::vector<std::string> InputNames(const ModelSpec& spec) {
+  std::vector<std::string> names;
+  for (const InputSpec& input : spec.inputs) names.push_back(input.name);
+  return names;
+}
+
 std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
   std::vector<std::string> names;
   for (const WarmupStep& step : plan) names.push_back(step.name);
@@ -63,6 +69,7 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       cpus_(InstanceCpus(*spec_)),
       threads_(ComputeThreads(*spec_, cpus_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
+      input_names_(InputNames(*spec_)),
       plan_(MakeWarmupPlan(*spec_, threads_, deps.toolchain)),
       layout_(LayoutOf(*spec_)),
       stats_(*deps.metrics, labels_, StepNames(plan_)),
@@ -121,6 +128,9 @@ absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
         BucketName(ShapeBucket{task->sizes}, spec_->DimensionNames())));
   }
   const DimensionSizes sizes = task->sizes;
+  if (deps_.samples != nullptr && deps_.samples->Draw()) {
+    deps_.samples->Keep(sizes, input_names_, task->inputs);
+  }
   RETURN_IF_ERROR(batcher_.Enqueue(task));
   if (deps_.traffic != nullptr) deps_.traffic->RecordRequest(sizes);
   return absl::OkStatus();

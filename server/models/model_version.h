@@ -52,7 +52,8 @@ struct VersionDeps {
   FirstRun* first_run = nullptr;  // null: everything runs here at once
   const ReferenceRun* reference = nullptr;  // null: no float64 runs
   std::string machine;  // [a-z0-9]+: what timings are good for
-  std::shared_ptr<ModelTraffic> traffic;  // of this model; null: not recorded
+  std::shared_ptr<ModelTraffic> traffic;    // of this model; null: not recorded
+  std::shared_ptr<RequestSamples> samples;  // likewise
   std::function<bool()> server_ready;
 };
 
@@ -162,6 +163,8 @@ class ModelVersion final : private BatchRunner {
       absl::Span<const std::shared_ptr<Executable>> executables,
       absl::Span<const Tensor> inputs);
   CandidateCheck Checker();
+  // The recorded requests that this version can take.
+  std::vector<CandidateCheck::Recorded> RecordedRequests() const;
   // Gathers the evidence on an opened candidate and keeps it beside the
   // artifact.
   absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
@@ -201,6 +204,7 @@ class ModelVersion final : private BatchRunner {
   const absl::StatusOr<std::vector<std::vector<int>>> cpus_;
   const int threads_;  // compute threads per device thread
   const BucketTable table_;
+  const std::vector<std::string> input_names_;
   const std::vector<WarmupStep> plan_;
   const BatchLayout layout_;
 

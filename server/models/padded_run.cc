@@ -19,9 +19,7 @@ constexpr int64_t kUnboundedTestSize = 2;
 InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes) {
   InputDomain domain;
   domain.dtype = input.dtype;
-  for (const DimExpr& dim : input.dims) {
-    domain.shape.push_back(dim.Evaluate(sizes).value_or(kUnboundedTestSize));
-  }
+  domain.shape = ShapeOf(input, sizes);
   domain.normal = IsFloating(input.dtype) && !input.range.has_value();
   if (input.range.has_value()) {
     domain.low = input.range->first;
@@ -31,6 +29,14 @@ InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes) {
 }
 
 }  // namespace
+
+Shape ShapeOf(const InputSpec& input, absl::Span<const int64_t> sizes) {
+  Shape shape;
+  for (const DimExpr& dim : input.dims) {
+    shape.push_back(dim.Evaluate(sizes).value_or(kUnboundedTestSize));
+  }
+  return shape;
+}
 
 BatchLayout LayoutOf(const ModelSpec& spec) {
   BatchLayout layout;

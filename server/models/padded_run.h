@@ -19,6 +19,10 @@ namespace stoker {
 
 BatchLayout LayoutOf(const ModelSpec& spec);
 
+// Shape of an input in a request or run of these sizes; 2 along a dimension
+// that the program leaves open.
+Shape ShapeOf(const InputSpec& input, absl::Span<const int64_t> sizes);
+
 // Inputs of these sizes, from the ranges that the spec declares.
 std::vector<Tensor> InputsOf(const ModelSpec& spec,
                              absl::Span<const int64_t> sizes, uint64_t seed);

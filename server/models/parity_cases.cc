@@ -54,6 +54,9 @@ std::string Circumstances(const ModelSpec& spec) {
   if (std::isfinite(spec.parity.rms)) {
     absl::StrAppend(&text, " rms ", spec.parity.rms);
   }
+  if (spec.parity.recorded > 0) {
+    absl::StrAppend(&text, " recorded ", spec.parity.recorded);
+  }
   for (const InputSpec& input : spec.inputs) {
     absl::StrAppend(&text, " ", input.pad_value);
     if (input.range.has_value()) {
@@ -101,6 +104,18 @@ std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
   }
   for (size_t i = 0; i < cases.size(); ++i) cases[i].seed = i;
   return cases;
+}
+
+bool Fits(const ModelSpec& spec, const DimensionSizes& sizes,
+          const ShapeBucket& bucket) {
+  if (sizes == bucket.sizes) return true;
+  if (!CanBePadded(spec)) return false;
+  const std::vector<bool> paddable = Paddable(spec);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] > bucket.sizes[i]) return false;
+    if (sizes[i] < bucket.sizes[i] && !paddable[i]) return false;
+  }
+  return true;
 }
 
 std::vector<PaddedSizes> PaddedAlongEach(const ModelSpec& spec,

@@ -22,6 +22,10 @@ struct CaseSizes {
 std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
                                    const ShapeBucket& bucket);
 
+// Whether a request of `sizes` can run in the bucket.
+bool Fits(const ModelSpec& spec, const DimensionSizes& sizes,
+          const ShapeBucket& bucket);
+
 // For each dimension that requests may be padded along, sizes that fill the
 // bucket but for it; those that can't be smaller are left out.
 struct PaddedSizes {

@@ -201,21 +201,59 @@ std::shared_ptr<ModelTraffic> TrafficKeeper::Of(const ModelSpec& spec) {
   return kept.traffic;
 }
 
+std::shared_ptr<RequestSamples> TrafficKeeper::SamplesOf(
+    const ModelSpec& spec) {
+  Kept& kept = kept_[spec.name];
+  if (kept.samples != nullptr && kept.most_samples == spec.parity.recorded) {
+    return kept.samples;
+  }
+  std::vector<SampledRequest> start;
+  if (kept.samples != nullptr) {
+    start = kept.samples->Read();
+  } else if (cache_ != nullptr && spec.parity.recorded > 0) {
+    absl::StatusOr<std::string> bytes = cache_->ReadRequests(spec.name);
+    absl::StatusOr<std::vector<SampledRequest>> samples =
+        bytes.ok() ? ParseSamples(*bytes) : bytes.status();
+    if (samples.ok()) {
+      start = *std::move(samples);
+    } else if (!absl::IsNotFound(samples.status())) {
+      spdlog::warn("{}: recorded requests are not used: {}", spec.name,
+                   Std(samples.status().message()));
+    }
+  }
+  kept.most_samples = spec.parity.recorded;
+  kept.samples = std::make_shared<RequestSamples>(
+      static_cast<size_t>(spec.parity.recorded), std::move(start));
+  kept.saved_changes = 0;
+  return kept.samples;
+}
+
 void TrafficKeeper::Save() {
   if (cache_ == nullptr) return;
   for (auto& [model, kept] : kept_) {
+    const absl::Status saved = Save(model, kept);
+    if (saved.ok() || kept.warned) continue;
+    spdlog::warn("{}: traffic is not kept: {}", model, Std(saved.message()));
+    kept.warned = true;
+  }
+}
+
+absl::Status TrafficKeeper::Save(const std::string& model, Kept& kept) {
+  if (kept.traffic != nullptr) {
     TrafficRecord now = kept.traffic->Read();
-    if (now == kept.saved) continue;
-    const absl::Status written =
-        cache_->WriteTraffic(model, TrafficToJson(now));
-    if (written.ok()) {
+    if (now != kept.saved) {
+      RETURN_IF_ERROR(cache_->WriteTraffic(model, TrafficToJson(now)));
       kept.saved = std::move(now);
-    } else if (!kept.warned) {
-      spdlog::warn("{}: traffic is not kept: {}", model,
-                   Std(written.message()));
-      kept.warned = true;
     }
   }
+  if (kept.samples == nullptr) return absl::OkStatus();
+  const uint64_t changes = kept.samples->changes();
+  if (changes == kept.saved_changes) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string bytes,
+                   SamplesToBytes(kept.samples->Read()));
+  RETURN_IF_ERROR(cache_->WriteRequests(model, bytes));
+  kept.saved_changes = changes;
+  return absl::OkStatus();
 }
 
 }  // namespace stoker

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "kernel_cache/kernel_cache.h"
+#include "models/request_samples.h"
 #include "repository/model_spec.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/shape_sketch.h"
@@ -91,6 +92,8 @@ class TrafficKeeper {
   // One object per model name, and a new one when the names of its dimensions
   // change.
   std::shared_ptr<ModelTraffic> Of(const ModelSpec& spec);
+  // Likewise; a new one when the number that model.yaml allows changes.
+  std::shared_ptr<RequestSamples> SamplesOf(const ModelSpec& spec);
 
   // Writes what has changed since it was last written. What can't be written
   // costs one warning per model.
@@ -100,8 +103,12 @@ class TrafficKeeper {
   struct Kept {
     std::shared_ptr<ModelTraffic> traffic;
     TrafficRecord saved;
+    std::shared_ptr<RequestSamples> samples;
+    int most_samples = 0;
+    uint64_t saved_changes = 0;
     bool warned = false;
   };
+  absl::Status Save(const std::string& model, Kept& kept);
   KernelCache* const cache_;
   std::map<std::string, Kept> kept_;  // by model
 };

@@ -161,7 +161,29 @@ CandidateCheck ModelVersion::Checker() {
                          .clock = deps_.clock,
                          .reference = deps_.reference,
                          .machine = deps_.machine,
+                         .recorded = RecordedRequests(),
                          .stopping = [this] { return stopping(); }});
+}
+
+std::vector<CandidateCheck::Recorded> ModelVersion::RecordedRequests() const {
+  std::vector<CandidateCheck::Recorded> requests;
+  if (deps_.samples == nullptr) return requests;
+  for (SampledRequest& sample : deps_.samples->Read()) {
+    CandidateCheck::Recorded request{std::move(sample.sizes), {}};
+    // Another version may have had other inputs.
+    bool possible = request.sizes.size() == spec_->dimensions.size() &&
+                    sample.inputs.size() == spec_->inputs.size();
+    for (const InputSpec& input : spec_->inputs) {
+      const auto found = sample.inputs.find(input.name);
+      possible = possible && found != sample.inputs.end() &&
+                 found->second.dtype == input.dtype &&
+                 found->second.shape == ShapeOf(input, request.sizes);
+      if (!possible) break;
+      request.inputs.push_back(found->second);
+    }
+    if (possible) requests.push_back(std::move(request));
+  }
+  return requests;
 }
 
 absl::StatusOr<absl::Duration> ModelVersion::RunOnce(

@@ -79,6 +79,7 @@ json ToJson(const ParityCase& one) {
   const auto add = [&](const char* name, std::optional<double> value) {
     if (value.has_value()) object[name] = ToJson(*value);
   };
+  if (one.recorded) object["recorded"] = true;
   add("eager_rmse", one.eager_rmse);
   add("compiled_rmse", one.compiled_rmse);
   add("argmax_agreement", one.argmax_agreement);
@@ -88,6 +89,7 @@ json ToJson(const ParityCase& one) {
 bool ParseCase(const json& object, ParityCase& one) {
   Reader reader(object);
   reader.ReadCount("seed", one.seed);
+  if (object.contains("recorded")) reader.Read("recorded", one.recorded);
   reader.Read("sizes", one.sizes);
   reader.Read("max_abs_error", one.max_abs_error);
   reader.Read("difference", one.difference);

@@ -12,6 +12,7 @@ namespace stoker {
 // One set of inputs that both forms answered.
 struct ParityCase {
   uint64_t seed = 0;
+  bool recorded = false;  // a request's inputs; `seed` is its number
   std::string sizes;  // "batch=5,tokens=19"; padded where not the bucket's own
   double max_abs_error = 0;  // over all floating outputs
   // Root mean square errors against a float64 run, the largest of the outputs';

@@ -71,7 +71,8 @@ struct ParitySpec {
   double rtol = 3e-5;  // for FP32
   double atol = 3e-5;
   double rms = std::numeric_limits<double>::infinity();
-  int cases = 2;  // sets of inputs at the bucket's size
+  int cases = 2;     // sets of inputs at the bucket's size
+  int recorded = 0;  // requests of the traffic that are kept to be tried too
 };
 
 // What linear layers are computed in; everything else stays as exported.

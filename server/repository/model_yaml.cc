@@ -301,7 +301,8 @@ class SpecEditor {
   }
 
   void ReadParity(const YamlValue& value) {
-    const auto entries = value.Map({"rtol", "atol", "rms", "cases"});
+    const auto entries =
+        value.Map({"rtol", "atol", "rms", "cases", "recorded"});
     if (!entries) return;
     const auto read = [](const YamlValue& field, double& to) {
       const std::optional<double> number = field.Number();
@@ -316,6 +317,7 @@ class SpecEditor {
       if (name == "atol") read(field, spec_.parity.atol);
       if (name == "rms") read(field, spec_.parity.rms);
       if (name == "cases") field.ReadInt(1, 64, spec_.parity.cases);
+      if (name == "recorded") field.ReadInt(0, 64, spec_.parity.recorded);
     }
   }
 

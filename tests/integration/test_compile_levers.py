@@ -173,3 +173,42 @@ def test_traffic_makes_buckets_pay_back_while_serving(
     plan = json.loads(ctl("--cache", fresh_cache, "--json", "plan", f"--model-repository={root}"))
     (bucket,) = plan["buckets"]
     assert bucket["hit"] and bucket["pays_back_requests"] > 0
+
+
+CLAMP = """
+import torch
+
+def apply(graph):
+    (x,) = graph.find_nodes(op="placeholder")
+    with graph.inserting_after(x):
+        clamped = graph.call_function(torch.ops.aten.clamp.default, (x, -50.0, 50.0))
+    clamped.meta = dict(x.meta)
+    x.replace_all_uses_with(clamped, delete_user_cb=lambda user: user is not clamped)
+"""
+
+
+def test_recorded_requests_show_what_made_up_inputs_do_not(
+    repository: Callable[..., Path], start: Callable[..., Daemon], fresh_cache: Path
+) -> None:
+    """The pass is wrong for values that the seeded inputs never have."""
+    root = repository("mlp")
+    (root / "mlp/passes.py").write_text(CLAMP)
+    levers = {**BUCKET, "compile": {"passes": "passes.py"}}
+    write_yaml(root / "mlp", **levers, parity={"recorded": 4})
+    with start(root, "--no-compile", cache=fresh_cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        infer(client, 1000 * rows(3))
+        assert daemon.stop() == 0
+    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        assert "stays on eager (parity): recorded request 0, batch=3 padded" in daemon.log()
+        assert daemon.metric("stoker_promotions_total", outcome="parity") == 1
+        assert daemon.stop() == 0
+    evidence = ctl("--json", "--cache", fresh_cache, "parity", "mlp", "--model-repository", root, code=1)
+    cases = json.loads(evidence)[0]["verdict"]["cases"]
+    assert [case.get("recorded", False) for case in cases].count(True) == 1
+    write_yaml(root / "mlp", **levers)
+    with start(root, cache=fresh_cache) as daemon:
+        daemon.wait_ready()
+        assert daemon.metric("stoker_promotions_total", outcome="promoted") == 1
+        assert daemon.stop() == 0
