@@ -25,6 +25,7 @@
 #include "main/warm_only.h"
 #include "metrics/catalog.h"
 #include "metrics/metrics.h"
+#include "metrics/page_server.h"
 #include "models/first_run.h"
 #include "models/model_manager.h"
 #include "models/reference_run.h"
@@ -171,8 +172,12 @@ int Serve(const Options& options) {
     manager.Drain(clock.Now());
     return exit_code;
   }
-  auto metrics_port = metrics.Serve(options.metrics_listen);
-  if (!metrics_port.ok()) return Die(metrics_port.status());
+  auto pages = PageServer::Start(
+      options.metrics_listen,
+      {{"/metrics", [&] {
+          return Page{"text/plain; charset=utf-8", metrics.Text(), ""};
+        }}});
+  if (!pages.ok()) return Die(pages.status());
   RpcServerOptions rpc_options;
   rpc_options.address = options.listen;
   rpc_options.server_version = STOKER_VERSION;
@@ -185,7 +190,7 @@ int Serve(const Options& options) {
   spdlog::info(
       "stokerd {} listening: gRPC port {}, metrics port {}; {} cores, {}, "
       "cache {}",
-      STOKER_VERSION, (*rpc)->port(), *metrics_port, manager_options.cores,
+      STOKER_VERSION, (*rpc)->port(), (*pages)->port(), manager_options.cores,
       toolchain.cpu.march, options.cache);
 
   bool was_ready = false;  // lifecycle thread only

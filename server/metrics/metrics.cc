@@ -11,8 +11,6 @@
 
 #include "absl/base/macros.h"
 #include "absl/strings/str_split.h"
-#include "base/status_macros.h"
-#include "metrics/page_server.h"
 
 namespace stoker {
 
@@ -99,7 +97,6 @@ void Histogram::Observe(double value) { impl_->Observe(value); }
 struct MetricRegistry::Impl {
   const std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>();
-  std::unique_ptr<PageServer> page_server;  // destroyed first
 };
 
 MetricRegistry::MetricRegistry() : impl_(std::make_unique<Impl>()) {}
@@ -129,15 +126,6 @@ std::string MetricRegistry::Text() const {
   std::ostringstream page;
   prometheus::TextSerializer().Serialize(page, impl_->registry->Collect());
   return std::move(page).str();
-}
-
-absl::StatusOr<int> MetricRegistry::Serve(const std::string& address) {
-  if (impl_->page_server != nullptr) {
-    return absl::FailedPreconditionError("metrics are being served already");
-  }
-  ASSIGN_OR_RETURN(impl_->page_server,
-                   PageServer::Start(address, impl_->registry));
-  return impl_->page_server->port();
 }
 
 double MetricValue(const MetricRegistry& registry, std::string_view name,

@@ -1,4 +1,4 @@
-// Counters, gauges and histograms, and the text page that Prometheus scrapes.
+// Counters, gauges and histograms, and the text that Prometheus scrapes.
 // All names live in one catalogue (metrics/catalog.h), so that a reader finds
 // each one's meaning, unit and labels in one place, and the README's table can
 // be checked.
@@ -13,8 +13,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "absl/status/statusor.h"
 
 namespace prometheus {
 class Counter;
@@ -85,10 +83,6 @@ class MetricRegistry {
 
   // The page, Prometheus text format 0.0.4.
   std::string Text() const;
-
-  // Serves the page under /metrics on "host:port" (port 0: any); returns the
-  // port. UNAVAILABLE when the address can't be bound. Call once.
-  absl::StatusOr<int> Serve(const std::string& address);
 
  private:
   friend double MetricValue(const MetricRegistry& registry,

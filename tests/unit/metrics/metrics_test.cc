@@ -1,10 +1,7 @@
 #include "metrics/metrics.h"
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,7 +19,6 @@ namespace stoker {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 Labels SomeLabels(const MetricDef& def) {
@@ -49,44 +45,6 @@ void TouchEverything(MetricRegistry& registry) {
         break;
     }
   }
-}
-
-int Connect(int port) {
-  int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) !=
-      0) {
-    close(fd);
-    return -1;
-  }
-  return fd;
-}
-
-bool IsComplete(const std::string& answer) {
-  const size_t body = answer.find("\r\n\r\n");
-  const size_t length = answer.find("Content-Length: ");
-  return body != std::string::npos && length < body &&
-         answer.size() >= body + 4 + std::stoul(answer.substr(length + 16));
-}
-
-// Stops at Content-Length: civetweb holds an answered connection for a second.
-std::string Get(int port, const std::string& path) {
-  const int fd = Connect(port);
-  if (fd < 0) return "";
-  const std::string request =
-      absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
-  if (write(fd, request.data(), request.size()) < 0) return "";
-  std::string answer;
-  char buffer[4096];
-  ssize_t n;
-  while (!IsComplete(answer) && (n = read(fd, buffer, sizeof(buffer))) > 0) {
-    answer.append(buffer, static_cast<size_t>(n));
-  }
-  close(fd);
-  return answer;
 }
 
 TEST(MetricsTest, SameDefinitionAndLabelsGiveTheSameMetric) {
@@ -227,41 +185,6 @@ TEST(MetricsTest, PromtoolFindsNoFault) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 #endif
-
-TEST(MetricsTest, ServesThePageOnAFreePort) {
-  MetricRegistry registry;
-  const absl::StatusOr<int> port = registry.Serve("127.0.0.1:0");
-  ASSERT_TRUE(port.ok()) << port.status();
-  EXPECT_GT(*port, 0);
-  registry.Counter(metric::kCompilesAfterReady).Add(7);
-  const std::string answer = Get(*port, "/metrics");
-  EXPECT_THAT(answer, HasSubstr(" 200 OK"));
-  EXPECT_THAT(answer, HasSubstr("text/plain"));
-  EXPECT_THAT(answer, HasSubstr("\nstoker_compiles_after_ready_total 7\n"));
-  EXPECT_THAT(Get(*port, "/other"), Not(HasSubstr("stoker_")));
-  EXPECT_EQ(registry.Serve("127.0.0.1:0").status().code(),
-            absl::StatusCode::kFailedPrecondition);
-}
-
-TEST(MetricsTest, AnAddressInUseIsUnavailable) {
-  MetricRegistry first;
-  const absl::StatusOr<int> port = first.Serve("127.0.0.1:0");
-  ASSERT_TRUE(port.ok()) << port.status();
-  const std::string address = absl::StrCat("127.0.0.1:", *port);
-  MetricRegistry second;
-  const absl::Status status = second.Serve(address).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(address));
-}
-
-TEST(MetricsTest, NonsenseAddressIsUnavailable) {
-  for (const char* address : {"nonsense", "127.0.0.1:99999999", "", ":"}) {
-    MetricRegistry registry;
-    const absl::Status status = registry.Serve(address).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << address;
-    EXPECT_THAT(std::string(status.message()), HasSubstr(address));
-  }
-}
 
 TEST(MetricsTest, ManyThreadsMayTouchOneMetric) {
   MetricRegistry registry;

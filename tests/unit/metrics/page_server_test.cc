@@ -1,0 +1,192 @@
+#include "metrics/page_server.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+int Connect(int port) {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) !=
+      0) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+bool IsComplete(const std::string& answer, bool has_body) {
+  const size_t body = answer.find("\r\n\r\n");
+  if (body == std::string::npos || !has_body) return body != std::string::npos;
+  const size_t length = answer.find("Content-Length: ");
+  return length < body &&
+         answer.size() >= body + 4 + std::stoul(answer.substr(length + 16));
+}
+
+// Stops at Content-Length: civetweb holds an answered connection for a second.
+std::string Ask(int port, const std::string& method, const std::string& path,
+                const std::string& headers = "") {
+  const int fd = Connect(port);
+  if (fd < 0) return "";
+  const std::string request = absl::StrCat(
+      method, " ", path, " HTTP/1.0\r\nHost: localhost\r\n", headers, "\r\n");
+  if (write(fd, request.data(), request.size()) < 0) return "";
+  std::string answer;
+  char buffer[4096];
+  ssize_t n;
+  while (!IsComplete(answer, method != "HEAD") &&
+         (n = read(fd, buffer, sizeof(buffer))) > 0) {
+    answer.append(buffer, static_cast<size_t>(n));
+  }
+  close(fd);
+  return answer;
+}
+
+std::string BodyOf(const std::string& answer) {
+  return answer.substr(answer.find("\r\n\r\n") + 4);
+}
+
+std::string Unpacked(const std::string& gzip) {
+  z_stream stream{};
+  EXPECT_EQ(inflateInit2(&stream, MAX_WBITS + 16), Z_OK);
+  std::string text(1 << 20, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(gzip.data()));
+  stream.avail_in = static_cast<uInt>(gzip.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = static_cast<uInt>(text.size());
+  EXPECT_EQ(inflate(&stream, Z_FINISH), Z_STREAM_END);
+  text.resize(stream.total_out);
+  inflateEnd(&stream);
+  return text;
+}
+
+class PageServerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto started = PageServer::Start(
+        "127.0.0.1:0",
+        {{"/",
+          [] {
+            return Page{"text/html; charset=utf-8", "<p>front", "none"};
+          }},
+         {"/metrics", [this] {
+            return Page{"text/plain; charset=utf-8",
+                        absl::StrCat("asked ", ++asked_, "\n"), ""};
+          }}});
+    ASSERT_TRUE(started.ok()) << started.status();
+    server_ = *std::move(started);
+  }
+
+  std::string Ask(const std::string& method, const std::string& path,
+                  const std::string& headers = "") {
+    return stoker::Ask(server_->port(), method, path, headers);
+  }
+
+  int asked_ = 0;
+  std::unique_ptr<PageServer> server_;
+};
+
+TEST_F(PageServerTest, MakesAPageAnewForEachRequest) {
+  EXPECT_GT(server_->port(), 0);
+  const std::string answer = Ask("GET", "/metrics");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 OK\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Type: text/plain; "
+                                "charset=utf-8\r\n"));
+  EXPECT_THAT(answer, HasSubstr("\r\nCache-Control: no-store\r\n"));
+  EXPECT_THAT(answer, Not(HasSubstr("Content-Security-Policy")));
+  EXPECT_EQ(BodyOf(answer), "asked 1\n");
+  EXPECT_EQ(BodyOf(Ask("GET", "/metrics?from=here")), "asked 2\n");
+  EXPECT_THAT(Ask("GET", "/"),
+              HasSubstr("\r\nContent-Security-Policy: none\r\n"));
+}
+
+TEST_F(PageServerTest, HeadHasTheHeadersOfGet) {
+  const std::string get = Ask("GET", "/");
+  const std::string head = Ask("HEAD", "/");
+  EXPECT_THAT(head, EndsWith("\r\n\r\n"));
+  EXPECT_EQ(head + BodyOf(get), get);
+}
+
+TEST_F(PageServerTest, PacksForWhoTakesIt) {
+  const std::string answer =
+      Ask("GET", "/metrics", "Accept-Encoding: deflate, gzip\r\n");
+  EXPECT_THAT(answer, HasSubstr("\r\nContent-Encoding: gzip\r\n"));
+  EXPECT_EQ(Unpacked(BodyOf(answer)), "asked 1\n");
+}
+
+TEST_F(PageServerTest, AnotherPathIsNotFound) {
+  for (const char* path : {"/other", "/metrics/", "/metricsx", "//metrics/x",
+                           "/other/../x", "/<script>"}) {
+    const std::string answer = Ask("GET", path);
+    EXPECT_THAT(answer, HasSubstr(" 404 Not Found\r\n")) << path;
+    EXPECT_THAT(answer, HasSubstr("Content-Type: text/plain")) << path;
+    EXPECT_THAT(answer, HasSubstr("expected / or /metrics, got /")) << path;
+  }
+  EXPECT_EQ(asked_, 0);
+}
+
+TEST_F(PageServerTest, AnotherMethodIsRefused) {
+  for (const char* method : {"POST", "PUT", "DELETE", "OPTIONS", "PATCH"}) {
+    const std::string answer = Ask(method, "/metrics", "Content-Length: 0\r\n");
+    EXPECT_THAT(answer, HasSubstr(" 405 Method Not Allowed\r\n")) << method;
+    EXPECT_THAT(answer, HasSubstr("\r\nAllow: GET, HEAD\r\n")) << method;
+    EXPECT_EQ(BodyOf(answer),
+              absl::StrCat("expected GET or HEAD, got ", method, "\n"));
+  }
+  EXPECT_EQ(asked_, 0);
+}
+
+TEST_F(PageServerTest, NonsenseIsAnsweredAndForgotten) {
+  EXPECT_THAT(Ask("GARBAGE", "/metrics"), Not(HasSubstr(" 200 ")));
+  EXPECT_THAT(Ask("GET", "metrics"), Not(HasSubstr(" 200 ")));
+  EXPECT_THAT(Ask("OPTIONS", "*"), Not(HasSubstr(" 200 ")));
+  EXPECT_EQ(asked_, 0);
+  EXPECT_THAT(Ask("GET", "/metrics"), HasSubstr(" 200 OK"));
+}
+
+TEST_F(PageServerTest, EndsAtOnce) {
+  const absl::Time start = Clock::Real().Now();
+  server_.reset();
+  EXPECT_LT(Clock::Real().Now() - start, absl::Seconds(1));
+}
+
+TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
+  const std::string address = absl::StrCat("127.0.0.1:", server_->port());
+  const absl::Status status = PageServer::Start(address, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  const std::string message(status.message());
+  EXPECT_THAT(message, StartsWith(absl::StrCat("can't serve metrics at ",
+                                               address, ": ")));
+  EXPECT_THAT(message, HasSubstr("Address already in use"));
+}
+
+TEST(PageServer, NonsenseAddressIsUnavailable) {
+  for (const char* address : {"nonsense", "127.0.0.1:99999999", "", ":"}) {
+    const absl::Status status = PageServer::Start(address, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << address;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+  }
+}
+
+}  // namespace
+}  // namespace stoker
