@@ -31,8 +31,9 @@ ALLOWED: dict[str, set[str]] = {
     "batching": TOOLS,
     "models": TOOLS | WORKSHOP | {"batching"},
     "rpc": TOOLS | {"models"},
+    "status": TOOLS | {"models"},
     "ctl": TOOLS | WORKSHOP | {"models", "rpc"},
-    "main": TOOLS | WORKSHOP | {"batching", "models", "rpc"},
+    "main": TOOLS | WORKSHOP | {"batching", "models", "rpc", "status"},
 }
 
 
@@ -200,6 +201,8 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("models/x.cc", '#include "grpc_service.pb.h"', "gRPC or protobuf stays in main, rpc"),
         ("models/x.cc", "#include <google/protobuf/message.h>", "gRPC or protobuf stays in main, rpc"),
         ("models/x.cc", "#include <prometheus/counter.h>", "prometheus-cpp or civetweb stays in metrics"),
+        ("status/x.cc", "#include <civetweb.h>", "prometheus-cpp or civetweb stays in metrics"),
+        ("status/x.cc", '#include "kernel_cache/k.h"', "status may not see kernel_cache"),
         ("models/x.cc", "auto t = absl::Now();", "expected base/clock.h"),
         ("models/x.cc", "absl::SleepFor(absl::Seconds(1));", "expected base/clock.h"),
         ("models/x.cc", '#include "model.h"', "expected a path from server/"),

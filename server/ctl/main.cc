@@ -183,7 +183,7 @@ class CommandLine {
                        "one model; all of them unless given");
     status
         ->add_option("--metrics", arguments_.metrics_url,
-                     "the daemon's metrics page")
+                     "the daemon's metrics page; its status.json is read")
         ->capture_default_str();
     status->callback([this] {
       without_cache_ = [this] {

@@ -1,5 +1,5 @@
 // What a running daemon does with its buckets: `stokerctl status`. Reads its
-// metrics page.
+// /status.json.
 #pragma once
 
 #include <string>
@@ -8,10 +8,12 @@
 
 namespace stoker {
 
-// A row for each bucket of the model (of all for an empty name): state, the
-// requests that each tier answered, and what its compile has paid back. `url`:
-// http://HOST:PORT/metrics. Returns 0; UNAVAILABLE when nobody answers there,
-// NOT_FOUND when it has no such model.
+// A row for each version and each bucket of the model (of all for an empty
+// name): state, the requests that each tier answered, and what its compile has
+// paid back; as JSON, what the daemon said. `url`: http://HOST:PORT/metrics,
+// beside which status.json lies. Returns 0; UNAVAILABLE when nobody answers
+// there or the answer is none of a daemon's, NOT_FOUND when it has no such
+// model.
 absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
                                bool json);
 

@@ -17,6 +17,7 @@
 #include "kernel_cache/json_field.h"
 #include "kernel_cache/staging_area.h"
 #include "metrics/catalog.h"
+#include "metrics/recent_refusals.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 
@@ -67,12 +68,14 @@ absl::Status EmptyKeyError() {
 }  // namespace
 
 struct KernelCache::Impl {
-  Impl(std::vector<CacheLayer> all, Files& f, MetricRegistry& m)
+  Impl(std::vector<CacheLayer> all, Files& f, MetricRegistry& m,
+       RecentRefusals* r)
       : layers(std::move(all)),
         top(layers.front()),
         home(top.home()),
         files(f),
         metrics(m),
+        refusals(r),
         staging(absl::StrCat(home, "/staging"), f) {}
 
   absl::Status CheckRoot(const std::string& root) const;
@@ -109,9 +112,11 @@ struct KernelCache::Impl {
                                           {"result", std::string(result)}})
         .Add();
   }
-  void CountRejection(std::string_view reason) {
-    metrics.Counter(metric::kCacheRejections, {{"reason", std::string(reason)}})
+  void NoteRejection(const ArtifactKey& key, std::string_view label,
+                     std::string_view reason) {
+    metrics.Counter(metric::kCacheRejections, {{"reason", std::string(label)}})
         .Add();
+    if (refusals != nullptr) refusals->Add("cache", key.Short(), label, reason);
   }
   void CountCommit(const char* result) {
     metrics.Counter(metric::kCacheCommits, {{"result", result}}).Add();
@@ -123,6 +128,7 @@ struct KernelCache::Impl {
 
   Files& files;
   MetricRegistry& metrics;
+  RecentRefusals* const refusals;  // may be null
   StagingArea staging;
   absl::Status writable;  // written by Open only
 
@@ -179,7 +185,7 @@ absl::Status KernelCache::Impl::MoveToQuarantine(const ArtifactKey& key,
   }
   RETURN_IF_ERROR(files.Remove(top.NotesFolder(key)));
   RETURN_IF_ERROR(files.Rename(top.EntryFolder(key), target));
-  CountRejection(label);
+  NoteRejection(key, label, reason);
   spdlog::warn("cache entry {} set aside in {}: {}", key.Short(), target,
                reason);
   return files.Write(absl::StrCat(target, "/reason.txt"),
@@ -314,7 +320,8 @@ absl::StatusOr<std::unique_ptr<KernelCache>> KernelCache::Open(
     ASSIGN_OR_RETURN(CacheLayer layer, OpenLayer(path, files));
     layers.push_back(std::move(layer));
   }
-  auto impl = std::make_unique<Impl>(std::move(layers), files, metrics);
+  auto impl = std::make_unique<Impl>(std::move(layers), files, metrics,
+                                     options.refusals);
   // Before anything is made below it, and once more what was made.
   RETURN_IF_ERROR(impl->CheckRoot(root));
   const absl::Status made = impl->MakeRoot();
@@ -354,7 +361,7 @@ std::optional<CacheEntry> KernelCache::Impl::LookupIn(int layer,
   }
   if (was_damaged && layer == 0) check = SetAsideIfBad(key);
   if (was_damaged && layer != 0) {
-    CountRejection(check.reason);
+    NoteRejection(key, check.reason, check.detail);
     spdlog::warn("cache entry {} of layer {} is passed over: {}", key.Short(),
                  in.home(), check.detail);
   }
@@ -387,7 +394,7 @@ void KernelCache::Quarantine(const CacheEntry& entry, std::string_view reason) {
   const ArtifactKey& key = entry.key;
   if (key.hex().empty()) return;
   if (entry.layer != 0) {
-    impl_->CountRejection("open");
+    impl_->NoteRejection(key, "open", reason);
     spdlog::warn("cache entry {} of layer {} is unusable: {}", key.Short(),
                  layers()[static_cast<size_t>(entry.layer)].home(), reason);
     absl::MutexLock lock(&impl_->mu);

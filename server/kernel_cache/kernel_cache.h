@@ -45,6 +45,8 @@
 
 namespace stoker {
 
+class RecentRefusals;
+
 struct CacheEntry {
   ArtifactKey key;
   std::string folder;          // absolute, as people know it
@@ -64,6 +66,9 @@ struct CacheEntry {
 struct KernelCacheOptions {
   std::string root;
   std::vector<std::string> layers;  // the first one first
+  // Hears of entries that are set aside or passed over; outlives the cache, may
+  // be null.
+  RecentRefusals* refusals = nullptr;
 };
 
 struct CacheUse {

@@ -26,6 +26,7 @@
 #include "metrics/catalog.h"
 #include "metrics/metrics.h"
 #include "metrics/page_server.h"
+#include "metrics/recent_refusals.h"
 #include "models/first_run.h"
 #include "models/model_manager.h"
 #include "models/reference_run.h"
@@ -35,6 +36,9 @@
 #include "runner/toolchain.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
+#include "status/status.h"
+#include "status/status_html.h"
+#include "status/status_json.h"
 
 namespace stoker {
 namespace {
@@ -124,6 +128,7 @@ int Serve(const Options& options) {
 
   Clock& clock = Clock::Real();
   MetricRegistry metrics;
+  RecentRefusals refusals(clock);
   auto phase = [&metrics](const char* name) {
     metrics.Gauge(metric::kStartupPhaseSeconds, {{"phase", name}})
         .Set(absl::ToDoubleSeconds(ProcessAge()));
@@ -140,9 +145,10 @@ int Serve(const Options& options) {
   auto repository =
       ModelRepository::Open(options.model_repository, options.model_name);
   if (!repository.ok()) return Die(repository.status());
-  auto cache =
-      KernelCache::Open({.root = options.cache, .layers = options.cache_layers},
-                        Files::Real(), metrics);
+  auto cache = KernelCache::Open({.root = options.cache,
+                                  .layers = options.cache_layers,
+                                  .refusals = &refusals},
+                                 Files::Real(), metrics);
   if (!cache.ok()) {
     return Die(absl::Status(cache.status().code(),
                             absl::StrCat("--cache ", options.cache, ": ",
@@ -164,6 +170,7 @@ int Serve(const Options& options) {
   manager_options.trust_verdicts = !options.recheck_promotions;
   manager_options.first_run = &first_run;
   manager_options.reference = &reference;
+  manager_options.refusals = &refusals;
   manager_options.machine = machine;
   ModelManager manager(manager_options, **repository, cache->get(), &broker,
                        *loader, clock, metrics);
@@ -172,9 +179,16 @@ int Serve(const Options& options) {
     manager.Drain(clock.Now());
     return exit_code;
   }
+  StatusReader status(manager, metrics, refusals, clock,
+                      clock.Now() - ProcessAge());
   auto pages = PageServer::Start(
       options.metrics_listen,
-      {{"/metrics", [&] {
+      {{"/", [&] { return StatusPage(status.Read()); }},
+       {"/status.json",
+        [&] {
+          return Page{"application/json", StatusJson(status.Read()), ""};
+        }},
+       {"/metrics", [&] {
           return Page{"text/plain; charset=utf-8", metrics.Text(), ""};
         }}});
   if (!pages.ok()) return Die(pages.status());

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,18 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/text_table.h"
-#include "models/model_version.h"
 
 namespace stoker {
 namespace {
 
 constexpr int kInterrupted = 3;
-constexpr size_t kBarWidth = 24;
-
-bool IsSettled(const BucketStatus& bucket) {
-  return bucket.slot.state == BucketState::kCompiled ||
-         bucket.slot.state == BucketState::kEager;
-}
+constexpr int kBarWidth = 24;
 
 // Promotion has looked at it: there is an artifact, and a verdict beside it.
 bool IsRefused(const BucketStatus& bucket) {
@@ -34,16 +29,15 @@ bool IsRefused(const BucketStatus& bucket) {
 }
 
 bool AllSettled(const ModelManager& manager) {
-  const std::vector<VersionStatus> versions = manager.Index();
+  const std::vector<VersionReport> versions = manager.Report();
   const bool over = std::all_of(
-      versions.begin(), versions.end(), [](const VersionStatus& version) {
-        return version.state == VersionState::kFailed ||
-               (version.state == VersionState::kServing &&
-                version.reason.empty());
+      versions.begin(), versions.end(), [](const VersionReport& version) {
+        return version.status.state == VersionState::kFailed ||
+               (version.status.state == VersionState::kServing &&
+                version.status.reason.empty() &&
+                version.warmup.settled == version.warmup.total);
       });
-  const std::vector<BucketStatus> buckets = manager.Buckets();
-  return over && (!versions.empty() || manager.ServerReady()) &&
-         std::all_of(buckets.begin(), buckets.end(), IsSettled);
+  return over && (!versions.empty() || manager.ServerReady());
 }
 
 class Progress {
@@ -55,47 +49,40 @@ class Progress {
   }
 
   void Show(const ModelManager& manager, absl::Time now) {
-    const std::vector<BucketStatus> buckets = manager.Buckets();
-    const auto settled = static_cast<size_t>(
-        std::count_if(buckets.begin(), buckets.end(), IsSettled));
+    int settled = 0;
+    int all = 0;
     std::string doing;
-    for (const VersionStatus& version : manager.Index()) {
-      if (version.reason.empty()) continue;
+    std::optional<absl::Duration> left;  // versions warm up side by side
+    for (const auto& [version, warmup, buckets] : manager.Report()) {
+      settled += warmup.settled;
+      all += warmup.total;
+      left = std::max(left, warmup.left);
+      if (!doing.empty() || version.reason.empty()) continue;
       doing = absl::StrCat(version.model, ":", version.version, " ",
                            version.reason);
-      break;
     }
     if (terminal_) {
       const std::string line = absl::StrCat(
-          Bar(settled, buckets.size()), " ", settled, "/", buckets.size(),
-          Left(settled, buckets.size(), now), "  ", doing);
+          Bar(settled, all), " ", settled, "/", all,
+          left.has_value() ? absl::StrFormat(", about %.0f s left",
+                                             absl::ToDoubleSeconds(*left))
+                           : "",
+          "  ", doing);
       dprintf(fd_, "\r\033[K%s", line.substr(0, Width()).c_str());
     } else if (settled != shown_) {
-      dprintf(fd_, "%6.1f s  %zu of %zu buckets settled\n",
-              absl::ToDoubleSeconds(now - start_), settled, buckets.size());
+      dprintf(fd_, "%6.1f s  %d of %d buckets settled\n",
+              absl::ToDoubleSeconds(now - start_), settled, all);
     }
-    if (settled != shown_) {
-      shown_ = settled;
-      last_change_ = now;
-    }
+    shown_ = settled;
   }
 
  private:
-  static std::string Bar(size_t settled, size_t all) {
-    const size_t full = all == 0 ? 0 : kBarWidth * settled / all;
+  static std::string Bar(int settled, int all) {
+    const auto full =
+        static_cast<size_t>(all == 0 ? 0 : kBarWidth * settled / all);
     return absl::StrCat("[", std::string(full, '#'),
-                        std::string(kBarWidth - full, '.'), "]");
-  }
-  // From the buckets so far; the first ones teach the compiler's caches, so
-  // that it is rather too long.
-  std::string Left(size_t settled, size_t all, absl::Time now) const {
-    if (settled == 0 || settled == all) return "";
-    const absl::Duration each =
-        (last_change_ - start_) / static_cast<double>(settled);
-    const absl::Duration left = std::max(
-        each * static_cast<double>(all - settled) - (now - last_change_),
-        absl::Seconds(1));
-    return absl::StrFormat(", about %.0f s left", absl::ToDoubleSeconds(left));
+                        std::string(static_cast<size_t>(kBarWidth) - full, '.'),
+                        "]");
   }
   size_t Width() const {
     winsize size{};
@@ -107,8 +94,7 @@ class Progress {
   const absl::Time start_;
   const bool terminal_;
   const int fd_;
-  size_t shown_ = SIZE_MAX;
-  absl::Time last_change_ = start_;
+  int shown_ = -1;
 };
 
 std::string Outcome(const BucketStatus& bucket) {
@@ -120,30 +106,34 @@ std::string Outcome(const BucketStatus& bucket) {
 }
 
 int Summarise(const ModelManager& manager, absl::Duration took) {
-  const std::vector<BucketStatus> buckets = manager.Buckets();
   int compiled = 0;
   int refused = 0;
-  TextTable table({"MODEL", "BUCKET", "KEY", "OUTCOME"});
-  for (const BucketStatus& bucket : buckets) {
-    compiled += bucket.slot.state == BucketState::kCompiled ? 1 : 0;
-    refused += IsRefused(bucket) ? 1 : 0;
-    table.Add({bucket.model, bucket.bucket, bucket.slot.key.substr(0, 12),
-               Outcome(bucket)});
-  }
+  int without = 0;
   int failed_versions = 0;
-  for (const VersionStatus& version : manager.Index()) {
-    if (version.state != VersionState::kFailed) continue;
+  TextTable table({"MODEL", "BUCKET", "KEY", "OUTCOME"});
+  for (const VersionReport& version : manager.Report()) {
+    for (const BucketStatus& bucket : version.buckets) {
+      if (bucket.slot.state == BucketState::kCompiled) {
+        ++compiled;
+      } else if (IsRefused(bucket)) {
+        ++refused;
+      } else {
+        ++without;
+      }
+      table.Add({bucket.model, bucket.bucket, bucket.slot.key.substr(0, 12),
+                 Outcome(bucket)});
+    }
+    if (version.status.state != VersionState::kFailed) continue;
     ++failed_versions;
-    table.Add({absl::StrCat(version.model, ":", version.version), "-", "-",
-               version.reason});
+    table.Add({absl::StrCat(version.status.model, ":", version.status.version),
+               "-", "-", version.status.reason});
   }
   std::fputs(table.Text().c_str(), stdout);
-  const int failed = static_cast<int>(buckets.size()) - compiled - refused;
   std::printf(
       "\n%d compiled, %d refused on evidence, %d without an artifact, %d "
       "versions failed; %.1f s\n",
-      compiled, refused, failed, failed_versions, absl::ToDoubleSeconds(took));
-  return !table.empty() && failed == 0 && failed_versions == 0 ? 0 : 1;
+      compiled, refused, without, failed_versions, absl::ToDoubleSeconds(took));
+  return !table.empty() && without == 0 && failed_versions == 0 ? 0 : 1;
 }
 
 }  // namespace

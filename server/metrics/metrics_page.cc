@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -213,6 +214,23 @@ std::map<double, double> MetricsPage::Buckets(
     if (Carries(it->second.labels, labels)) buckets[upper] += it->second.value;
   }
   return buckets;
+}
+
+std::optional<double> Quantile(const std::map<double, double>& buckets,
+                               double share) {
+  if (buckets.empty() || !(buckets.rbegin()->second > 0)) return std::nullopt;
+  const double rank = share * buckets.rbegin()->second;
+  double lower = 0;
+  double below = 0;  // observations up to `lower`
+  for (const auto& [upper, count] : buckets) {
+    if (count >= rank && count > below) {
+      if (std::isinf(upper)) break;
+      return lower + (upper - lower) * (rank - below) / (count - below);
+    }
+    if (!std::isinf(upper)) lower = upper;
+    below = count;
+  }
+  return lower;
 }
 
 absl::StatusOr<std::string> HttpGet(const std::string& url,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,13 @@ class MetricsPage {
  private:
   std::multimap<std::string, Sample> samples_;
 };
+
+// The value that `share` (0 to 1) of a histogram's observations do not exceed,
+// estimated as PromQL's histogram_quantile does: even within a bucket, and the
+// largest finite bound beyond that. `buckets` as MetricsPage::Buckets gives
+// them. nullopt without observations.
+std::optional<double> Quantile(const std::map<double, double>& buckets,
+                               double share);
 
 // `url` is http://host:port/path. UNAVAILABLE, with the URL, when there is no
 // answer in time; INVALID_ARGUMENT for another form of URL.

@@ -89,8 +89,7 @@ BucketSlot::Snapshot BucketSlot::Read() const {
 
 bool BucketSlot::settled() const {
   absl::ReaderMutexLock lock(&mu_);
-  return now_.state == BucketState::kCompiled ||
-         now_.state == BucketState::kEager;
+  return IsSettled(now_.state);
 }
 
 void BucketSlot::EnterLocked(BucketState state, std::string detail) {

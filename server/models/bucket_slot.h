@@ -29,6 +29,10 @@ enum class BucketState {
 
 std::string_view BucketStateName(BucketState state);
 
+inline bool IsSettled(BucketState state) {
+  return state == BucketState::kCompiled || state == BucketState::kEager;
+}
+
 class BucketSlot {
  public:
   struct Snapshot {

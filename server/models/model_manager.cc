@@ -53,13 +53,19 @@ struct Managed {
   Thread loader;  // runs Load, WarmUp, MeasureAgain; posts what became of them
 };
 
+// A line of the index, and what runs for it.
+struct Line {
+  VersionStatus status;
+  std::shared_ptr<ModelVersion> running;  // may be null
+};
+
 // Triton's codes and leading words for a model that can't be had.
-absl::Status WhyNot(const std::vector<VersionStatus>& index,
-                    std::string_view model, int64_t version) {
+absl::Status WhyNot(const std::vector<Line>& index, std::string_view model,
+                    int64_t version) {
   const std::string who =
       absl::StrCat("Request for unknown model: '", Absl(model), "' ");
   bool known = false;
-  for (const VersionStatus& line : index) {
+  for (const auto& [line, running] : index) {
     if (line.model != model) continue;
     known = true;
     const bool gone = line.state == VersionState::kUnloaded;
@@ -139,6 +145,9 @@ struct ModelManager::Impl {
     return ready;
   }
 
+  // With what each is doing now.
+  std::vector<Line> Lines() const ABSL_LOCKS_EXCLUDED(mu);
+
   const ModelManagerOptions options;
   ModelRepository& repository;
   DeviceTurns turns;      // on this host's cores, for all versions
@@ -157,10 +166,7 @@ struct ModelManager::Impl {
   bool ready ABSL_GUARDED_BY(mu) = false;
   std::shared_ptr<const Published> published ABSL_GUARDED_BY(mu) =
       std::make_shared<Published>();
-  std::vector<VersionStatus> index ABSL_GUARDED_BY(mu);
-  // For progress texts of versions that are still warming.
-  std::map<std::pair<std::string, int64_t>, std::shared_ptr<ModelVersion>>
-      warming ABSL_GUARDED_BY(mu);
+  std::vector<Line> index ABSL_GUARDED_BY(mu);
 
   Thread thread;  // last
 };
@@ -427,8 +433,7 @@ void ModelManager::Impl::Transition(Managed& managed, VersionState to,
 
 void ModelManager::Impl::Publish() {
   auto next = std::make_shared<Published>();
-  std::vector<VersionStatus> lines;
-  decltype(warming) on_the_way;
+  std::vector<Line> lines;
   const bool was_ready = Ready();
   bool settled = polled;
   bool any_serving = false;
@@ -441,11 +446,9 @@ void ModelManager::Impl::Publish() {
     }
     any_serving |= serving;
     any_wanted |= managed->wanted;
-    lines.push_back({managed->model, managed->version, managed->state,
-                     managed->reason, false});
-    if (managed->running != nullptr) {
-      on_the_way[{managed->model, managed->version}] = managed->running;
-    }
+    lines.push_back({{managed->model, managed->version, managed->state,
+                      managed->reason, false},
+                     managed->running});
   }
   for (const auto& managed : versions) {
     // A version that is being made ready to replace another takes no server
@@ -456,7 +459,7 @@ void ModelManager::Impl::Publish() {
     settled &= !managed->wanted || managed->state == VersionState::kServing ||
                given_up || replaces;
   }
-  for (VersionStatus& line : lines) {
+  for (auto& [line, running] : lines) {
     auto model = next->models.find(line.model);
     line.newest = model != next->models.end() &&
                   model->second.rbegin()->first == line.version;
@@ -469,8 +472,7 @@ void ModelManager::Impl::Publish() {
     became_ready = now_ready && !ready;
     ready = now_ready && !draining;
     old = std::exchange(published, next);
-    index.swap(lines);
-    warming.swap(on_the_way);
+    index.swap(lines);  // the old ones are freed without the lock
   }
   if (became_ready) {
     deps.metrics->Gauge(metric::kReadyTimestamp)
@@ -514,6 +516,7 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.trust_verdicts = options.trust_verdicts;
   deps.first_run = options.first_run;
   deps.reference = options.reference;
+  deps.refusals = options.refusals;
   deps.machine = options.machine;
   impl_ = std::make_unique<Impl>(options, repository, std::move(deps));
 }
@@ -565,36 +568,36 @@ bool ModelManager::Ready(std::string_view model, int64_t version) const {
   return Acquire(model, version).ok();
 }
 
-std::vector<VersionStatus> ModelManager::Index() const {
-  std::vector<VersionStatus> lines;
-  std::map<std::pair<std::string, int64_t>, std::shared_ptr<ModelVersion>>
-      running;
+std::vector<Line> ModelManager::Impl::Lines() const {
+  std::vector<Line> lines;
   {
-    absl::MutexLock lock(&impl_->mu);
-    lines = impl_->index;
-    running = impl_->warming;
+    absl::MutexLock lock(&mu);
+    lines = index;
   }
-  for (VersionStatus& line : lines) {
-    auto found = running.find({line.model, line.version});
-    if (found == running.end()) continue;
-    const std::string progress = found->second->Progress();
+  for (auto& [line, running] : lines) {
+    if (running == nullptr) continue;
+    const std::string progress = running->Progress();
     if (!progress.empty()) line.reason = absl::StrCat("warming up: ", progress);
   }
   return lines;
 }
 
-std::vector<BucketStatus> ModelManager::Buckets() const {
-  decltype(impl_->warming) running;
-  {
-    absl::MutexLock lock(&impl_->mu);
-    running = impl_->warming;
+std::vector<VersionStatus> ModelManager::Index() const {
+  std::vector<VersionStatus> index;
+  for (Line& line : impl_->Lines()) index.push_back(std::move(line.status));
+  return index;
+}
+
+std::vector<VersionReport> ModelManager::Report() const {
+  std::vector<VersionReport> report;
+  for (Line& line : impl_->Lines()) {
+    VersionReport& version = report.emplace_back();
+    version.status = std::move(line.status);
+    if (line.running == nullptr) continue;
+    version.warmup = line.running->Warmup();
+    version.buckets = line.running->Buckets();
   }
-  std::vector<BucketStatus> buckets;
-  for (const auto& [name, version] : running) {
-    std::vector<BucketStatus> some = version->Buckets();
-    std::move(some.begin(), some.end(), std::back_inserter(buckets));
-  }
-  return buckets;
+  return report;
 }
 
 bool ModelManager::ServerReady() const { return impl_->Ready(); }
@@ -602,7 +605,7 @@ bool ModelManager::ServerReady() const { return impl_->Ready(); }
 std::vector<std::string> ModelManager::ModelNames() const {
   absl::MutexLock lock(&impl_->mu);
   std::set<std::string> names;
-  for (const VersionStatus& line : impl_->index) names.insert(line.model);
+  for (const Line& line : impl_->index) names.insert(line.status.model);
   return {names.begin(), names.end()};
 }
 

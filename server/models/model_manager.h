@@ -20,7 +20,7 @@
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
-#include "models/version_state.h"
+#include "models/version_report.h"
 #include "models/version_stats.h"
 #include "repository/model_repository.h"
 #include "runner/executable_loader.h"
@@ -29,9 +29,9 @@
 namespace stoker {
 
 class FirstRun;
+class RecentRefusals;
 class ReferenceRun;
 class ModelVersion;
-struct BucketStatus;
 
 // A published version, held for one request; unload waits for the last one.
 class ModelHandle {
@@ -55,16 +55,6 @@ class ModelHandle {
   std::shared_ptr<ModelVersion> version_;
 };
 
-// A line of the repository index.
-struct VersionStatus {
-  std::string model;
-  int64_t version = 0;
-  VersionState state = VersionState::kNew;
-  std::string reason;  // "warming up: bucket 3 of 8 (batch=1,tokens=64): build,
-                       // 12 s", or an error
-  bool newest = false;
-};
-
 struct ModelManagerOptions {
   absl::Duration poll_interval =
       absl::ZeroDuration();  // 0: read the repository once
@@ -81,6 +71,8 @@ struct ModelManagerOptions {
   // Both outlive the manager; may be null.
   FirstRun* first_run = nullptr;
   const ReferenceRun* reference = nullptr;
+  // Hears why buckets stay on eager; the same.
+  RecentRefusals* refusals = nullptr;
   std::string machine;  // [a-z0-9]+: what timings are good for
 };
 
@@ -105,8 +97,8 @@ class ModelManager {
   // Whether Acquire would succeed; never an error.
   bool Ready(std::string_view model, int64_t version) const;
   std::vector<VersionStatus> Index() const;
-  // Of all loaded versions (model_version.h).
-  std::vector<BucketStatus> Buckets() const;
+  // The index, with the buckets of what is loaded.
+  std::vector<VersionReport> Report() const;
   // Every wanted version is serving or, unless the cache is required, has
   // failed, at least one repository poll is done, and the server is not
   // draining.

@@ -9,6 +9,7 @@
 #include "base/cpus.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
+#include "metrics/recent_refusals.h"
 #include "models/padded_run.h"
 #include "models/parity_cases.h"
 #include "models/placement.h"
@@ -220,14 +221,19 @@ void ModelVersion::FallBack(int bucket, std::string_view reason_label,
   deps_.metrics
       ->Counter(metric::kFallbacks, With(labels_, "reason", reason_label))
       .Add();
+  if (deps_.refusals != nullptr) {
+    deps_.refusals->Add("promotion",
+                        absl::StrCat(spec_->Label(), " ", slot.name()),
+                        reason_label, reason);
+  }
   slot.Demote(absl::StrCat(Absl(reason_label), ": ", reason));
   UpdateWarmupGauge();
 }
 
 void ModelVersion::UpdateWarmupGauge() {
-  const auto settled =
+  const auto settled = static_cast<int>(
       std::count_if(slots_.begin(), slots_.end(),
-                    [](const BucketSlot& slot) { return slot.settled(); });
+                    [](const BucketSlot& slot) { return slot.settled(); }));
   auto set = [&](std::string_view progress, double value) {
     deps_.metrics
         ->Gauge(metric::kWarmupBuckets, With(labels_, "progress", progress))
@@ -235,44 +241,68 @@ void ModelVersion::UpdateWarmupGauge() {
   };
   set("total", static_cast<double>(plan_.size()));
   set("settled", static_cast<double>(settled));
+  absl::MutexLock lock(&pace_mu_);
+  if (settled != pace_.settled) pace_.last = deps_.clock->Now();
+  pace_.settled = settled;
 }
 
 std::vector<BucketStatus> ModelVersion::Buckets() const {
+  const absl::Time now = deps_.clock->Now();
   std::vector<BucketStatus> buckets;
-  for (const BucketSlot& slot : slots_) {
-    buckets.push_back({spec_->Label(), slot.name(), slot.Read()});
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    BucketStatus& bucket = buckets.emplace_back();
+    bucket.model = spec_->Label();
+    bucket.bucket = slots_[i].name();
+    bucket.slot = slots_[i].Read();
+    if (bucket.slot.state != BucketState::kCompiling) continue;
+    absl::MutexLock lock(&inbox_->mu);
+    const Inbox::Phase& phase = inbox_->phases[i];
+    if (phase.name.empty()) continue;
+    bucket.phase = phase.name;
+    bucket.in_phase = now - phase.since;
   }
   return buckets;
 }
 
 std::string ModelVersion::Progress() const {
-  int settled = 0;
+  const bool done =
+      std::all_of(slots_.begin(), slots_.end(),
+                  [](const BucketSlot& slot) { return slot.settled(); });
+  if (done) return "";
+  size_t settled = 0;
   std::string current;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const BucketSlot& slot = slots_[i];
-    if (slot.settled()) {
+  for (const BucketStatus& bucket : Buckets()) {
+    if (IsSettled(bucket.slot.state)) {
       ++settled;
       continue;
     }
-    const BucketSlot::Snapshot now = slot.Read();
-    if (!current.empty() || now.state == BucketState::kPending) continue;
-    Inbox::Phase phase;
-    {
-      absl::MutexLock lock(&inbox_->mu);
-      phase = inbox_->phases[i];
-    }
-    if (now.state != BucketState::kCompiling || phase.name.empty()) {
-      current = absl::StrCat("; ", slot.name(), ": ",
-                             Absl(BucketStateName(now.state)));
+    if (!current.empty() || bucket.slot.state == BucketState::kPending) {
       continue;
     }
-    current = absl::StrFormat(
-        "; %s: %s, %.0f s", slot.name(), phase.name,
-        absl::ToDoubleSeconds(deps_.clock->Now() - phase.since));
+    current =
+        bucket.phase.empty()
+            ? absl::StrCat("; ", bucket.bucket, ": ",
+                           Absl(BucketStateName(bucket.slot.state)))
+            : absl::StrFormat("; %s: %s, %.0f s", bucket.bucket, bucket.phase,
+                              absl::ToDoubleSeconds(bucket.in_phase));
   }
-  if (settled == static_cast<int>(slots_.size())) return "";
   return absl::StrCat(settled, " of ", slots_.size(), " buckets settled",
                       current);
+}
+
+WarmupProgress ModelVersion::Warmup() const {
+  absl::MutexLock lock(&pace_mu_);
+  WarmupProgress progress{pace_.settled, static_cast<int>(slots_.size()),
+                          std::nullopt};
+  const int done = pace_.settled - pace_.settled_before;
+  const int left = progress.total - progress.settled;
+  if (pace_.start == absl::InfiniteFuture() || done <= 0 || left <= 0) {
+    return progress;
+  }
+  const absl::Duration each = (pace_.last - pace_.start) / done;
+  progress.left = std::max(each * left - (deps_.clock->Now() - pace_.last),
+                           absl::Seconds(1));
+  return progress;
 }
 
 }  // namespace stoker

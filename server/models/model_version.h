@@ -27,6 +27,7 @@
 #include "models/first_run.h"
 #include "models/reference_run.h"
 #include "models/traffic.h"
+#include "models/version_report.h"
 #include "models/version_stats.h"
 #include "models/warmup_plan.h"
 #include "repository/model_spec.h"
@@ -34,6 +35,8 @@
 #include "runner/toolchain.h"
 
 namespace stoker {
+
+class RecentRefusals;
 
 // What a version works with; outlives it.
 struct VersionDeps {
@@ -51,17 +54,11 @@ struct VersionDeps {
   bool trust_verdicts = true;
   FirstRun* first_run = nullptr;  // null: everything runs here at once
   const ReferenceRun* reference = nullptr;  // null: no float64 runs
+  RecentRefusals* refusals = nullptr;       // null: only counted
   std::string machine;  // [a-z0-9]+: what timings are good for
   std::shared_ptr<ModelTraffic> traffic;    // of this model; null: not recorded
   std::shared_ptr<RequestSamples> samples;  // likewise
   std::function<bool()> server_ready;
-};
-
-// What became of a bucket, for people.
-struct BucketStatus {
-  std::string model;   // "minilm:1"
-  std::string bucket;  // "batch=8,tokens=32"
-  BucketSlot::Snapshot slot;
 };
 
 class ModelVersion final : private BatchRunner {
@@ -100,6 +97,7 @@ class ModelVersion final : private BatchRunner {
   // "3 of 8 buckets settled; batch=1,tokens=64: build, 12 s"; empty when all
   // are.
   std::string Progress() const;
+  WarmupProgress Warmup() const ABSL_LOCKS_EXCLUDED(pace_mu_);
   const std::deque<BucketSlot>& slots() const { return slots_; }
 
  private:
@@ -193,7 +191,7 @@ class ModelVersion final : private BatchRunner {
   std::deque<Arrival> WaitForArrivals();
   void HandleArrival(Arrival arrival);
   bool AllIn(std::initializer_list<BucketState> states) const;
-  void UpdateWarmupGauge();
+  void UpdateWarmupGauge() ABSL_LOCKS_EXCLUDED(pace_mu_);
   bool stopping() const;
 
   // Constant after construction.
@@ -220,6 +218,16 @@ class ModelVersion final : private BatchRunner {
 
   absl::Mutex eager_mu_;  // held while opening: one open, the others wait
   std::shared_ptr<Executable> eager_ ABSL_GUARDED_BY(eager_mu_);
+
+  // How fast the warm-up goes.
+  struct Pace {
+    absl::Time start = absl::InfiniteFuture();
+    absl::Time last = absl::InfiniteFuture();  // when a bucket was settled
+    int settled_before = 0;
+    int settled = 0;
+  };
+  mutable absl::Mutex pace_mu_;
+  Pace pace_ ABSL_GUARDED_BY(pace_mu_);
 
   const std::shared_ptr<Inbox> inbox_;
   // Of Load's and WarmUp's thread.

@@ -203,6 +203,11 @@ absl::StatusOr<absl::Duration> ModelVersion::RunOnce(
 }
 
 void ModelVersion::WarmUp() {
+  {
+    absl::MutexLock lock(&pace_mu_);
+    pace_.start = pace_.last = deps_.clock->Now();
+    pace_.settled_before = pace_.settled;
+  }
   std::vector<const WarmupStep*> missing;
   for (const WarmupStep& step : plan_) {
     BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/catalog.h"
+#include "metrics/recent_refusals.h"
 #include "tests/fakes/faulty_files.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/kernel_cache/staged_artifact.h"
@@ -28,8 +29,9 @@ class CacheLayersTest : public testing::Test {
  protected:
   std::unique_ptr<KernelCache> Open(const std::vector<std::string>& layers,
                                     Files& files = Files::Real()) {
-    auto cache =
-        KernelCache::Open({.root = root_, .layers = layers}, files, metrics_);
+    auto cache = KernelCache::Open(
+        {.root = root_, .layers = layers, .refusals = &refusals_}, files,
+        metrics_);
     EXPECT_TRUE(cache.ok()) << cache.status();
     return cache.ok() ? *std::move(cache) : nullptr;
   }
@@ -63,6 +65,7 @@ class CacheLayersTest : public testing::Test {
   TempFolder folder_{TempFolder::Where::kMemory};
   const std::string root_ = folder_ / "cache";
   MetricRegistry metrics_;
+  RecentRefusals refusals_{Clock::Real()};
   const ArtifactKey key_{KeyFactors{{"graph", "g"}}};
   const ArtifactKey other_{KeyFactors{{"graph", "h"}}};
 };
@@ -108,6 +111,8 @@ TEST_F(CacheLayersTest, DamageInALayerIsReportedAndPassedOver) {
   }
   const auto cache = Open({bad});
   EXPECT_EQ(cache->Lookup(key_), std::nullopt);
+  ASSERT_EQ(refusals_.Read().size(), 2u);
+  EXPECT_EQ(refusals_.Read()[0].of, key_.Short());
   // It is not ours to move, and a new one goes above it.
   EXPECT_TRUE(fs::exists(EntryFolderIn(bad, key_)));
   Commit(*cache, key_);
@@ -123,6 +128,8 @@ TEST_F(CacheLayersTest, WhatCouldNotBeOpenedIsMasked) {
   EXPECT_EQ(MetricValue(metrics_, "stoker_cache_rejections_total",
                         {{"reason", "open"}}),
             1);
+  ASSERT_EQ(refusals_.Read().size(), 1u);
+  EXPECT_EQ(refusals_.Read()[0].reason, "undefined symbol");
   EXPECT_TRUE(Open({layer})->Lookup(key_).has_value());
 }
 

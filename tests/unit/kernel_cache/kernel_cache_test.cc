@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "metrics/catalog.h"
+#include "metrics/recent_refusals.h"
 #include "tests/fakes/faulty_files.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/kernel_cache/staged_artifact.h"
@@ -27,7 +28,8 @@ using ::testing::IsEmpty;
 class KernelCacheTest : public testing::Test {
  protected:
   std::unique_ptr<KernelCache> Open(Files& files) {
-    auto cache = KernelCache::Open({.root = root_}, files, metrics_);
+    auto cache = KernelCache::Open({.root = root_, .refusals = &refusals_},
+                                   files, metrics_);
     EXPECT_TRUE(cache.ok()) << cache.status();
     return cache.ok() ? *std::move(cache) : nullptr;
   }
@@ -68,6 +70,7 @@ class KernelCacheTest : public testing::Test {
   TempFolder folder_{TempFolder::Where::kMemory};
   const std::string root_ = folder_ / "cache";
   MetricRegistry metrics_;
+  RecentRefusals refusals_{Clock::Real()};
   const ArtifactKey key_{KeyFactors{{"graph", "g"}}};
   const ArtifactKey other_key_{KeyFactors{{"graph", "h"}}};
 };
@@ -156,6 +159,12 @@ TEST_F(KernelCacheTest, DamagedEntriesAreSetAsideWithAReason) {
     EXPECT_FALSE(fs::exists(EntryPath(key_)));
     EXPECT_EQ(cache->ReadNote(key_, "verdict"), std::nullopt);
   }
+  const auto refusals = refusals_.Read();
+  ASSERT_EQ(refusals.size(), 3u);
+  EXPECT_EQ(refusals.back().what, "cache");
+  EXPECT_EQ(refusals.back().of, key_.Short());
+  EXPECT_EQ(refusals.back().label, "checksum");
+  EXPECT_THAT(refusals.back().reason, HasSubstr("model.so has 7 bytes"));
   EXPECT_EQ(Lookups("damaged"), 3);
   EXPECT_EQ(Lookups("miss"), 0);
   const std::string first = root_ + "/v1/quarantine/" + key_.hex() + ".0";

@@ -1,0 +1,177 @@
+#include "status/status.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "metrics/catalog.h"
+
+namespace stoker {
+namespace {
+
+constexpr absl::Duration kWindow = absl::Minutes(1);
+constexpr absl::Duration kShortestWindow = absl::Seconds(1);
+
+double Sum(const MetricsPage& page, const MetricDef& metric,
+           const Labels& labels = {}) {
+  return page.Sum(std::string(metric.name), labels);
+}
+
+int64_t Count(const MetricsPage& page, const MetricDef& metric,
+              const Labels& labels = {}) {
+  return std::llround(Sum(page, metric, labels));
+}
+
+Labels LabelsOf(const VersionStatus& version) {
+  return {{"model", version.model}, {"version", absl::StrCat(version.version)}};
+}
+
+Labels With(Labels labels, const std::string& key, const std::string& value) {
+  labels[key] = value;
+  return labels;
+}
+
+ModelStatus ModelFrom(const VersionReport& report, const MetricsPage& page) {
+  const Labels labels = LabelsOf(report.status);
+  ModelStatus model;
+  model.model = absl::StrCat(report.status.model, ":", report.status.version);
+  model.state = VersionStateName(report.status.state);
+  model.reason = report.status.reason;
+  model.newest = report.status.newest;
+  model.warmup = report.warmup;
+  model.answered =
+      Count(page, metric::kRequests, With(labels, "outcome", "ok"));
+  model.failed = Count(page, metric::kRequests, labels) - model.answered;
+  model.waiting = Count(page, metric::kQueueLength, labels);
+  return model;
+}
+
+BucketFigures BucketFrom(const BucketStatus& bucket, const Labels& version,
+                         const MetricsPage& page) {
+  const Labels labels = With(version, "bucket", bucket.bucket);
+  BucketFigures figures;
+  figures.status = bucket;
+  figures.compiled_requests =
+      Count(page, metric::kTierRequests, With(labels, "tier", "aot"));
+  figures.eager_requests =
+      Count(page, metric::kTierRequests, With(labels, "tier", "eager"));
+  figures.compile_seconds = Sum(page, metric::kBucketCompileSeconds, labels);
+  figures.saved_seconds = Sum(page, metric::kSavedSeconds, labels);
+  figures.break_even_runs = Count(page, metric::kBreakEvenRuns, labels);
+  return figures;
+}
+
+CacheStatus CacheFrom(const MetricsPage& page) {
+  const auto hits = [&](const char* layer) {
+    return Count(page, metric::kCacheRequests,
+                 {{"layer", layer}, {"result", "hit"}});
+  };
+  CacheStatus cache;
+  cache.writable = Sum(page, metric::kCacheWritable) > 0;
+  cache.entries = Count(page, metric::kCacheEntries);
+  cache.bytes = Count(page, metric::kCacheBytes);
+  cache.upper_hits = hits("upper");
+  cache.lower_hits = hits("lower");
+  cache.misses = Count(page, metric::kCacheRequests, {{"result", "miss"}});
+  for (const MetricsPage::Sample& sample :
+       page.Samples(std::string(metric::kCacheRejections.name))) {
+    cache.rejections[sample.labels.at("reason")] += std::llround(sample.value);
+  }
+  cache.compile_seconds_saved = Sum(page, metric::kCompileSecondsSaved);
+  return cache;
+}
+
+ServerStatus ServerFrom(const MetricsPage& page) {
+  ServerStatus server;
+  for (const MetricsPage::Sample& build :
+       page.Samples(std::string(metric::kBuildInfo.name))) {
+    server.version = build.labels.at("version");
+    server.torch = build.labels.at("torch");
+    server.march = build.labels.at("march");
+  }
+  return server;
+}
+
+}  // namespace
+
+std::string TierOf(BucketState state) {
+  return state == BucketState::kCompiled ? "aot" : "eager";
+}
+
+StatusReader::StatusReader(const ModelManager& manager,
+                           const MetricRegistry& metrics,
+                           const RecentRefusals& refusals, Clock& clock,
+                           absl::Time started)
+    : manager_(manager),
+      metrics_(metrics),
+      refusals_(refusals),
+      clock_(clock),
+      started_(started),
+      looks_({{started, {}}}) {}
+
+Status StatusReader::Read() {
+  const std::vector<VersionReport> versions = manager_.Report();
+  // The page's text is the one way to read a registry; it takes a millisecond.
+  const MetricsPage page = MetricsPage::Parse(metrics_.Text());
+  Status status;
+  status.server = ServerFrom(page);
+  status.server.time = clock_.Now();
+  status.server.uptime = status.server.time - started_;
+  status.server.ready = manager_.ServerReady();
+  Look now{status.server.time, {}};
+  for (const VersionReport& version : versions) {
+    const Labels labels = LabelsOf(version.status);
+    ModelStatus& model = status.models.emplace_back(ModelFrom(version, page));
+    now.latency[model.model] =
+        page.Buckets(std::string(metric::kRequestSeconds.name), labels);
+    for (const BucketStatus& bucket : version.buckets) {
+      model.buckets.push_back(BucketFrom(bucket, labels, page));
+    }
+  }
+  const Look before = Remember(now);
+  for (ModelStatus& model : status.models) {
+    model.recent = Since(before, now, model.model);
+  }
+  status.cache = CacheFrom(page);
+  status.refusals = refusals_.Read();
+  return status;
+}
+
+StatusReader::Look StatusReader::Remember(const Look& now) {
+  absl::MutexLock lock(&mu_);
+  while (looks_.size() > 1 && looks_[1].time <= now.time - kWindow) {
+    looks_.pop_front();
+  }
+  Look before = looks_.front();
+  if (now.time - looks_.back().time >= kShortestWindow) looks_.push_back(now);
+  return before;
+}
+
+RecentRequests StatusReader::Since(const Look& before, const Look& now,
+                                   const std::string& model) const {
+  Histogram buckets = now.latency.at(model);
+  if (const auto earlier = before.latency.find(model);
+      earlier != before.latency.end()) {
+    for (auto& [bound, count] : buckets) {
+      const auto same = earlier->second.find(bound);
+      if (same != earlier->second.end()) count -= same->second;
+    }
+  }
+  RecentRequests recent;
+  recent.window = std::max(now.time - before.time, absl::ZeroDuration());
+  const double requests = buckets.empty() ? 0 : buckets.rbegin()->second;
+  if (recent.window > absl::ZeroDuration()) {
+    recent.per_second = requests / absl::ToDoubleSeconds(recent.window);
+  }
+  const auto quantile = [&](double share) -> std::optional<absl::Duration> {
+    const std::optional<double> seconds = Quantile(buckets, share);
+    if (!seconds.has_value()) return std::nullopt;
+    return absl::Seconds(*seconds);
+  };
+  recent.p50 = quantile(0.5);
+  recent.p99 = quantile(0.99);
+  return recent;
+}
+
+}  // namespace stoker
