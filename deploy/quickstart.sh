@@ -89,7 +89,7 @@ cat <<EOF
 
 stokerd (pid $(cat "$pid_file")) keeps running:
   gRPC      127.0.0.1:$port   KServe v2 / Open Inference Protocol
-  metrics   http://127.0.0.1:$metrics_port/metrics
+  status    http://127.0.0.1:$metrics_port/
   log       $daemon_log
   stop      deploy/quickstart.sh --stop
 EOF

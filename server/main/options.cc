@@ -123,7 +123,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->check(CheckAddress)
       ->capture_default_str();
   app.add_option("--metrics-listen", options.metrics_listen,
-                 "HTTP address of /metrics; port 0: any")
+                 "HTTP address of the status page and /metrics; port 0: any")
       ->check(CheckAddress)
       ->capture_default_str();
   app.add_option("--repository-poll-seconds", poll_seconds,

@@ -36,7 +36,7 @@ ModelStatus ModelFrom(const VersionReport& report, const MetricsPage& page) {
   const Labels labels = LabelsOf(report.status);
   ModelStatus model;
   model.model = absl::StrCat(report.status.model, ":", report.status.version);
-  model.state = VersionStateName(report.status.state);
+  model.state = report.status.state;
   model.reason = report.status.reason;
   model.newest = report.status.newest;
   model.warmup = report.warmup;
@@ -130,6 +130,7 @@ Status StatusReader::Read() {
     }
   }
   const Look before = Remember(now);
+  status.server.window = status.server.time - before.time;
   for (ModelStatus& model : status.models) {
     model.recent = Since(before, now, model.model);
   }
@@ -159,10 +160,10 @@ RecentRequests StatusReader::Since(const Look& before, const Look& now,
     }
   }
   RecentRequests recent;
-  recent.window = std::max(now.time - before.time, absl::ZeroDuration());
+  const absl::Duration window = now.time - before.time;
   const double requests = buckets.empty() ? 0 : buckets.rbegin()->second;
-  if (recent.window > absl::ZeroDuration()) {
-    recent.per_second = requests / absl::ToDoubleSeconds(recent.window);
+  if (window > absl::ZeroDuration()) {
+    recent.per_second = requests / absl::ToDoubleSeconds(window);
   }
   const auto quantile = [&](double share) -> std::optional<absl::Duration> {
     const std::optional<double> seconds = Quantile(buckets, share);

@@ -27,12 +27,12 @@ struct ServerStatus {
   std::string march;
   absl::Time time;  // of this look
   absl::Duration uptime;
+  // What "recent" means: since an earlier look, or since the start.
+  absl::Duration window;
   bool ready = false;
 };
 
-// Requests since an earlier look, or since the start.
 struct RecentRequests {
-  absl::Duration window;
   double per_second = 0;
   std::optional<absl::Duration> p50, p99;  // nullopt: there was none
 };
@@ -48,7 +48,7 @@ struct BucketFigures {
 
 struct ModelStatus {
   std::string model;  // "minilm:1"
-  std::string state;
+  VersionState state = VersionState::kNew;
   std::string reason;  // what it is doing, or why it failed
   bool newest = false;
   WarmupProgress warmup;

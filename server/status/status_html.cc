@@ -72,13 +72,14 @@ a { color: var(--busy); }
     padding: .5rem 0; }
   tbody { padding: .2rem 0; }
   td, td:first-child, td:last-child { display: flex; padding: 0;
-    justify-content: space-between; gap: .6rem; }
+    justify-content: space-between; align-items: baseline; gap: .6rem; }
   td[data-is]::before { content: attr(data-is); color: var(--soft);
     font-size: .85rem; }
   td.lead { font-weight: 600; } td.wide { grid-column: 1 / -1; }
   tr.why { display: block; padding-top: 0; } tr.why td { display: block; }
   td.wrap { display: block; grid-column: 1 / -1; }
   td:empty { display: none; }
+  footer dl { display: block; } footer dd { margin-bottom: .4rem; }
   dl.figures { display: grid; grid-template-columns: repeat(3, 1fr); gap: .7rem; }
 }
 )";
@@ -101,27 +102,19 @@ setInterval(async () => {
 }, 5000);
 )";
 
-// What the states mean, for who is woken by them.
-constexpr std::pair<const char*, const char*> kMeanings[] = {
-    {"new, loading", "Not served yet: its program is being read and run once."},
-    {"warming", "Not served yet: waits until all its buckets are settled."},
-    {"serving",
-     "Takes requests. Eager answers while buckets are not compiled."},
-    {"draining", "Takes no new requests; those inside are answered."},
-    {"failed", "Not served, and won't be until its files change."},
-    {"unloaded", "Gone."},
-    {"pending", "A bucket whose turn comes; eager answers its requests."},
-    {"compiling", "Its code is being made; eager answers meanwhile."},
+// For who is woken by them.
+constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+    {"pending", "Its turn comes."},
+    {"compiling", "Its code is being made."},
     {"opening", "Its code is being loaded and run for the first time."},
     {"checking", "Its code is being compared with eager and timed."},
-    {"compiled", "Compiled code answers; it equals eager and is not slower."},
-    {"eager",
-     "Eager answers, which is right and mostly slower; the reason stands "
-     "below. No outage."},
+    {"compiled", "Compiled code answers: as exact as asked for, not slower."},
+    {"eager", "Eager answers: right, mostly slower, no outage. Below is why."},
     {"speed-up", "Eager's run time over that of the compiled code."},
-    {"error", "Largest difference between compiled and eager when compared."},
-    {"saved",
-     "Run time saved since the start, to be held against the compile."},
+    {"error", "Largest difference between the two when they were compared."},
+    {"by compiled, by eager", "Requests that each has answered."},
+    {"compile, saved", "What the compile took; run time that it saved so far."},
+    {"key", "Of its entry in the kernel cache, for stokerctl cache show."},
 };
 
 std::string Escape(std::string_view text) {
@@ -148,8 +141,7 @@ std::string Latency(absl::Duration duration) {
   const double seconds = absl::ToDoubleSeconds(duration);
   if (seconds < 0.9995e-3) return absl::StrFormat("%.0f µs", seconds * 1e6);
   if (seconds < 0.9995) {
-    return absl::StrFormat(seconds < 0.0995 ? "%.1f ms" : "%.0f ms",
-                           seconds * 1e3);
+    return absl::StrFormat("%.*f ms", seconds < 0.0995 ? 1 : 0, seconds * 1e3);
   }
   return absl::StrFormat("%.1f s", seconds);
 }
@@ -160,7 +152,9 @@ std::string Span(absl::Duration duration) {
       std::max<int64_t>(absl::ToInt64Seconds(duration + absl::Seconds(0.5)), 0);
   if (seconds < 60) return absl::StrCat(seconds, " s");
   if (seconds < 3600) {
-    return absl::StrCat(seconds / 60, " min ", seconds % 60, " s");
+    return seconds % 60 == 0
+               ? absl::StrCat(seconds / 60, " min")
+               : absl::StrCat(seconds / 60, " min ", seconds % 60, " s");
   }
   if (seconds < 48 * 3600) {
     return absl::StrCat(seconds / 3600, " h ", seconds / 60 % 60, " min");
@@ -183,11 +177,41 @@ std::string State(std::string_view word, std::string_view tone) {
                       "</span>");
 }
 
-std::string_view ToneOf(std::string_view version_state) {
-  if (version_state == "serving") return "good";
-  if (version_state == "failed") return "bad";
-  if (version_state == "loading" || version_state == "warming") return "busy";
+std::string_view ToneOf(VersionState state) {
+  switch (state) {
+    case VersionState::kServing:
+      return "good";
+    case VersionState::kFailed:
+      return "bad";
+    case VersionState::kLoading:
+    case VersionState::kWarming:
+      return "busy";
+    case VersionState::kNew:
+    case VersionState::kDraining:
+    case VersionState::kUnloaded:
+      break;
+  }
   return "idle";
+}
+
+std::string_view MeaningOf(VersionState state) {
+  switch (state) {
+    case VersionState::kNew:
+      return "Not served yet: loading it comes next.";
+    case VersionState::kLoading:
+      return "Not served yet: its program is being read and run once.";
+    case VersionState::kWarming:
+      return "Not served yet: it waits until all its buckets are settled.";
+    case VersionState::kServing:
+      return "Takes requests.";
+    case VersionState::kDraining:
+      return "Takes no new requests; those inside are being answered.";
+    case VersionState::kUnloaded:
+      return "No longer served.";
+    case VersionState::kFailed:
+      return "Not served, and won't be before its files change.";
+  }
+  return "";
 }
 
 std::string_view ToneOf(BucketState state) {
@@ -222,9 +246,10 @@ std::string LatencyOrDash(const std::optional<absl::Duration>& latency) {
 }
 
 std::string ServerHtml(const Status& status) {
-  const bool failed = std::any_of(
-      status.models.begin(), status.models.end(),
-      [](const ModelStatus& model) { return model.state == "failed"; });
+  const bool failed = std::any_of(status.models.begin(), status.models.end(),
+                                  [](const ModelStatus& model) {
+                                    return model.state == VersionState::kFailed;
+                                  });
   std::string html = "<header><h1>Stoker ";
   absl::StrAppend(&html,
                   status.server.ready ? State("ready", failed ? "slow" : "good")
@@ -239,18 +264,22 @@ std::string ServerHtml(const Status& status) {
                     "Health checks say the same, so that load balancers send "
                     "nothing here. What it waits for stands below.");
   }
-  absl::StrAppend(&html, "</p>\n<p class=\"soft\">up ",
-                  Span(status.server.uptime), " · stokerd ",
-                  Escape(status.server.version), " · torch ",
-                  Escape(status.server.torch), " · ",
-                  Escape(status.server.march), " · as of <time>",
-                  TimeText(status.server.time), "</time></p></header>\n");
+  absl::StrAppend(
+      &html, "</p>\n<p class=\"soft\">up ", Span(status.server.uptime),
+      " · stokerd ", Escape(status.server.version), " · torch ",
+      Escape(status.server.torch), " · ", Escape(status.server.march),
+      " · as of <time>", TimeText(status.server.time),
+      "</time></p>\n<p class=\"soft\">Requests/s, p50 and p99 are "
+      "of the last ",
+      Span(status.server.window),
+      "; what is counted, since the start.</p></header>\n");
   return html;
 }
 
 std::string WarmupHtml(const ModelStatus& model) {
   const WarmupProgress& warmup = model.warmup;
-  if (warmup.settled == warmup.total || model.state == "failed") return "";
+  if (warmup.settled == warmup.total || model.state == VersionState::kFailed)
+    return "";
   std::string html = absl::StrCat(
       "<div class=\"bar\"><svg viewBox=\"0 0 ", warmup.total,
       " 1\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"",
@@ -258,6 +287,8 @@ std::string WarmupHtml(const ModelStatus& model) {
       " of ", warmup.total, " buckets settled");
   if (warmup.left.has_value()) {
     absl::StrAppend(&html, ", about <b>", Span(*warmup.left), "</b> left");
+  } else {
+    absl::StrAppend(&html, "; how long it takes is known after the next");
   }
   return html + "</p>\n";
 }
@@ -285,13 +316,13 @@ std::string BucketRow(const BucketFigures& bucket) {
   cell("error", compiled && !slot.verdict.cases.empty()
                     ? absl::StrFormat("%.1e", slot.verdict.max_abs_error)
                     : "");
-  cell("compiled", Grouped(bucket.compiled_requests));
-  cell("eager", Grouped(bucket.eager_requests));
+  cell("by compiled", Grouped(bucket.compiled_requests));
+  cell("by eager", Grouped(bucket.eager_requests));
   const bool paid = bucket.compile_seconds > 0;
   cell("compile",
        paid ? absl::StrFormat("%.1f s", bucket.compile_seconds) : "");
   cell("saved", paid ? absl::StrFormat("%.1f s", bucket.saved_seconds) : "");
-  absl::StrAppend(&html, "<td data-is=\"key\"><code>",
+  absl::StrAppend(&html, "<td data-is=\"key\" class=\"wide\"><code>",
                   Escape(slot.key.substr(0, 12)), "</code></td></tr>\n");
   if (!slot.detail.empty()) {
     absl::StrAppend(&html,
@@ -306,7 +337,7 @@ std::string BucketTable(const std::vector<BucketFigures>& buckets) {
   std::string html =
       "<table><thead><tr><th class=\"text\">bucket</th>"
       "<th class=\"text\">state</th><th>speed-up</th><th>error</th>"
-      "<th>compiled</th><th>eager</th><th>compile</th><th>saved</th>"
+      "<th>by compiled</th><th>by eager</th><th>compile</th><th>saved</th>"
       "<th>key</th></tr></thead>\n";
   for (const BucketFigures& bucket : buckets) {
     absl::StrAppend(&html, "<tbody>", BucketRow(bucket), "</tbody>\n");
@@ -314,28 +345,41 @@ std::string BucketTable(const std::vector<BucketFigures>& buckets) {
   return html + "</table>\n";
 }
 
+// "2 of 8 buckets stay on eager: right, mostly slower, no outage."
+std::string EagerText(const std::vector<BucketFigures>& buckets) {
+  const auto eager = std::count_if(
+      buckets.begin(), buckets.end(), [](const BucketFigures& bucket) {
+        return bucket.status.slot.state == BucketState::kEager;
+      });
+  if (eager == 0) return "";
+  return absl::StrCat(" ", eager, " of ", buckets.size(), " buckets ",
+                      eager == 1 ? "stays" : "stay",
+                      " on eager: right, mostly slower, no outage.");
+}
+
 std::string ModelHtml(const ModelStatus& model) {
-  std::string html =
-      absl::StrCat("<section><h2>", Escape(model.model), " ",
-                   State(model.state, ToneOf(model.state)), "</h2>\n");
-  if (!model.reason.empty()) {
-    absl::StrAppend(&html, "<p class=\"",
-                    model.state == "failed" ? "alarm" : "soft", "\">",
-                    Escape(model.reason), "</p>\n");
+  std::string html = absl::StrCat(
+      "<section><h2>", Escape(model.model), " ",
+      State(VersionStateName(model.state), ToneOf(model.state)), "</h2>\n<p>",
+      Absl(MeaningOf(model.state)), EagerText(model.buckets), "</p>\n");
+  const std::string warmup = WarmupHtml(model);
+  if (!warmup.empty()) {
+    absl::StrAppend(&html, warmup);
+  } else if (!model.reason.empty()) {
+    absl::StrAppend(&html, "<p class=\"alarm\">", Escape(model.reason),
+                    "</p>\n");
   }
-  absl::StrAppend(&html, WarmupHtml(model));
   const RecentRequests& recent = model.recent;
-  absl::StrAppend(&html,
-                  Figures({{"requests/s", Rate(recent.per_second)},
-                           {"p50", LatencyOrDash(recent.p50)},
-                           {"p99", LatencyOrDash(recent.p99)},
-                           {"waiting", Grouped(model.waiting)},
-                           {"answered", Grouped(model.answered)},
-                           {"failed", Grouped(model.failed)}}),
-                  "<p class=\"soft\">Rate and latencies of the last ",
-                  Span(recent.window),
-                  "; requests counted since the start.</p>\n",
-                  BucketTable(model.buckets), "</section>\n");
+  if (model.state == VersionState::kServing ||
+      model.answered + model.failed > 0) {
+    absl::StrAppend(&html, Figures({{"requests/s", Rate(recent.per_second)},
+                                    {"p50", LatencyOrDash(recent.p50)},
+                                    {"p99", LatencyOrDash(recent.p99)},
+                                    {"waiting", Grouped(model.waiting)},
+                                    {"answered", Grouped(model.answered)},
+                                    {"failed", Grouped(model.failed)}}));
+  }
+  absl::StrAppend(&html, BucketTable(model.buckets), "</section>\n");
   return html;
 }
 
@@ -399,9 +443,13 @@ std::string RefusalsHtml(const Status& status) {
 }
 
 std::string Footer() {
-  std::string html = "<footer><section><h2>What the words mean</h2>\n<dl>";
-  for (const auto& [word, meaning] : kMeanings) {
-    absl::StrAppend(&html, "<dt>", word, "</dt><dd>", meaning, "</dd>\n");
+  std::string html =
+      "<footer><section><h2>What the words of a bucket mean</h2>\n<p "
+      "class=\"soft\">Until it is compiled, eager answers its requests once "
+      "the version serves.</p><dl>";
+  for (const auto& [word, meaning] : kWords) {
+    absl::StrAppend(&html, "<dt>", Absl(word), "</dt><dd>", Absl(meaning),
+                    "</dd>\n");
   }
   return html +
          "</dl>\n<p><a href=\"status.json\">status.json</a> has the same for "

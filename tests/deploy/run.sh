@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Tests what lies in deploy/, and the Dockerfile: alert rules, dashboards, the chart, the unit,
-# images, compose file, Debian package. Not part of tests/run.sh. What a test needs and this
-# machine lacks is said at the end, as SKIPPED with the reason; exit code 0 when nothing failed.
+# images, compose file, Debian package; and the status page in a browser. Not part of
+# tests/run.sh. What a test needs and this machine lacks is said at the end, as SKIPPED with the
+# reason; exit code 0 when nothing failed.
 #
 #   tests/deploy/run.sh              everything
 #   tests/deploy/run.sh -k chart     what pytest's -k selects
 #
-# The dashboards' and the package's tests run the release build (build/release, or $STOKERD).
-# Compiled artifacts and, in 8 GB, Docker's data are kept in $STOKER_HOME/test-scratch; Docker
-# runs as a daemon of the tests' own, or is the one that $DOCKER_HOST names.
+# The dashboards', the page's and the package's tests run the release build (build/release, or
+# $STOKERD). Compiled artifacts, screenshots and, in 8 GB, Docker's data are kept in
+# $STOKER_HOME/test-scratch; Docker runs as a daemon of the tests' own, or is the one that
+# $DOCKER_HOST names.
 # STOKER_REQUIRE_ALL=1: a skip is a failure.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../deploy/steps.sh"
@@ -16,7 +18,7 @@ cd "$repo_root"
 
 case ${1:-} in
   -h | --help)
-    sed -n '2,13s/^# \{0,1\}//p' "$0"
+    sed -n '2,15s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac

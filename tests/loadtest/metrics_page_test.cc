@@ -44,6 +44,20 @@ TEST(MetricsPageTest, ReadsAHistogramsBuckets) {
               ElementsAre(Pair(0.1, 11), Pair(kInfinity, 33)));
 }
 
+TEST(MetricsPageTest, EstimatesQuantilesWithinABucket) {
+  // 10 up to 1, 30 up to 2, none up to 4, 10 beyond.
+  const std::map<double, double> buckets = {
+      {1, 10}, {2, 40}, {4, 40}, {kInfinity, 50}};
+  EXPECT_DOUBLE_EQ(*Quantile(buckets, 0.1), 0.5);
+  EXPECT_DOUBLE_EQ(*Quantile(buckets, 0.2), 1);
+  EXPECT_DOUBLE_EQ(*Quantile(buckets, 0.5), 1.5);
+  EXPECT_DOUBLE_EQ(*Quantile(buckets, 0.8), 2);
+  EXPECT_EQ(*Quantile(buckets, 0.99), 4);  // the largest bound that is known
+  EXPECT_EQ(*Quantile({{0.5, 0}, {kInfinity, 3}}, 0.5), 0.5);
+  EXPECT_EQ(Quantile({}, 0.5), std::nullopt);
+  EXPECT_EQ(Quantile({{1, 0}, {kInfinity, 0}}, 0.5), std::nullopt);
+}
+
 TEST(MetricsPageTest, SaysWhichUrlFailed) {
   EXPECT_EQ(HttpGet("https://a:1/", absl::Seconds(1)).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -22,18 +22,18 @@ inline Status SomeStatus() {
                    "x86-64-v4",
                    absl::FromUnixSeconds(1'700'000'000),
                    absl::Minutes(75),
+                   absl::Seconds(60),
                    true};
 
   ModelStatus& serving = status.models.emplace_back();
   serving.model = "minilm:1";
-  serving.state = "serving";
+  serving.state = VersionState::kServing;
   serving.newest = true;
   serving.warmup = {2, 2, std::nullopt};
   serving.answered = 12345;
   serving.failed = 2;
   serving.waiting = 3;
-  serving.recent = {absl::Seconds(60), 20.5, absl::Microseconds(3100),
-                    absl::Milliseconds(250)};
+  serving.recent = {20.5, absl::Microseconds(3100), absl::Milliseconds(250)};
   BucketFigures compiled =
       SomeBucket("minilm:1", "batch=1", BucketState::kCompiled);
   compiled.status.slot.verdict.promote = true;
@@ -51,7 +51,7 @@ inline Status SomeStatus() {
 
   ModelStatus& warming = status.models.emplace_back();
   warming.model = "resnet:2";
-  warming.state = "warming";
+  warming.state = VersionState::kWarming;
   warming.reason = "warming up: 1 of 3 buckets settled; batch=2: build, 12 s";
   warming.warmup = {1, 3, absl::Seconds(80)};
   BucketFigures building =
@@ -64,7 +64,7 @@ inline Status SomeStatus() {
 
   ModelStatus& failed = status.models.emplace_back();
   failed.model = "broken:1";
-  failed.state = "failed";
+  failed.state = VersionState::kFailed;
   failed.reason = "model.pt2: expected a ZIP archive, got 7 bytes";
 
   status.cache = {true, 8, 15'000'000, 6, 2, 3, {{"checksum", 1}}, 98.5};

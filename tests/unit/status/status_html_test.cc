@@ -44,12 +44,13 @@ TEST(StatusHtmlTest, AnEmptyServerSaysThatItIs) {
 TEST(StatusHtmlTest, AServingVersion) {
   const std::string html = Html(SomeStatus());
   EXPECT_THAT(html, HasSubstr("up 1 h 15 min"));
+  EXPECT_THAT(html, HasSubstr("of the last 1 min;"));
   EXPECT_THAT(html, HasSubstr("2023-11-14 22:13:20 UTC"));
   const std::string section = SectionOf(html, "minilm:1");
   for (const char* text :
        {">serving<", "20.5", "3.1 ms", "250 ms", "12,345", "1.87 ×", "6.0e-06",
         "12,000", "13.6 s", "20.4 s", "<code>aaaaaaaaaaaa</code>",
-        "profit: 0.93 x eager", "last 1 min 0 s"}) {
+        "profit: 0.93 x eager", "1 of 2 buckets stays on eager"}) {
     EXPECT_THAT(section, HasSubstr(text));
   }
   EXPECT_THAT(section, Not(HasSubstr("settled")));
@@ -62,10 +63,13 @@ TEST(StatusHtmlTest, AWarmingVersionSaysHowLongItTakes) {
               HasSubstr("1 of 3 buckets settled, about <b>1 min 20 s"));
   EXPECT_THAT(section, HasSubstr("compiling: build, 12 s"));
   EXPECT_THAT(section, HasSubstr(">pending<"));
-  // Nothing was asked of it yet.
-  EXPECT_THAT(section, HasSubstr("<dt>p99</dt><dd>–</dd>"));
+  // Nothing can be asked of it yet.
+  EXPECT_THAT(section, Not(HasSubstr("p99")));
 
   Status status = SomeStatus();
+  status.models[1].state = VersionState::kServing;  // ready_when: eager
+  EXPECT_THAT(SectionOf(Html(status), "resnet:2"),
+              HasSubstr("<dt>p99</dt><dd>–</dd>"));
   status.models[1].warmup.left.reset();
   EXPECT_THAT(SectionOf(Html(status), "resnet:2"), Not(HasSubstr("about")));
 }
@@ -97,7 +101,7 @@ TEST(StatusHtmlTest, WhatComesFromOutsideIsText) {
   Status status = SomeStatus();
   status.server.version = status.server.torch = status.server.march = hostile;
   for (ModelStatus& model : status.models) {
-    model.model = model.state = model.reason = hostile;
+    model.model = model.reason = hostile;
     for (BucketFigures& bucket : model.buckets) {
       bucket.status.bucket = bucket.status.phase = hostile;
       bucket.status.slot.key = bucket.status.slot.detail = hostile;
@@ -117,8 +121,8 @@ TEST(StatusHtmlTest, WhatComesFromOutsideIsText) {
 
 TEST(StatusHtmlTest, NoNumberIsNan) {
   Status status = SomeStatus();
-  status.models[0].recent = {absl::ZeroDuration(), 0, std::nullopt,
-                             std::nullopt};
+  status.models[0].recent = {0, std::nullopt, std::nullopt};
+  status.server.window = absl::ZeroDuration();
   Verdict& verdict = status.models[0].buckets[0].status.slot.verdict;
   verdict = Verdict();
   status.models[0].buckets[0].compile_seconds = 0;

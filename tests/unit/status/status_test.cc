@@ -115,12 +115,12 @@ TEST_F(StatusTest, OfVersionsThatServeAndFail) {
   const Status status = reader_->Read();
   ASSERT_THAT(status.models, SizeIs(2));
   EXPECT_EQ(status.models[0].model, "author:3");
-  EXPECT_EQ(status.models[0].state, "serving");
+  EXPECT_EQ(status.models[0].state, VersionState::kServing);
   EXPECT_TRUE(status.models[0].newest);
   EXPECT_EQ(status.models[0].answered, 7);
   EXPECT_EQ(status.models[0].failed, 3);
   EXPECT_EQ(status.models[1].model, "broken:1");
-  EXPECT_EQ(status.models[1].state, "failed");
+  EXPECT_EQ(status.models[1].state, VersionState::kFailed);
   EXPECT_THAT(status.models[1].reason, HasSubstr("model.pt2"));
   EXPECT_THAT(status.refusals, SizeIs(1));
 }
@@ -149,36 +149,36 @@ TEST_F(StatusTest, OfTheCache) {
 TEST_F(StatusTest, RatesAreThoseOfTheLastMinuteOrSinceTheLastLook) {
   AddAuthor();
   Serve();
-  const auto recent = [&] { return reader_->Read().models.at(0).recent; };
-
   clock_.Advance(absl::Seconds(10));
-  EXPECT_EQ(recent().per_second, 0);
-  EXPECT_EQ(recent().p50, std::nullopt);
+  Status now = reader_->Read();
+  EXPECT_EQ(now.server.window, absl::Seconds(10));
+  EXPECT_EQ(now.models[0].recent.per_second, 0);
+  EXPECT_EQ(now.models[0].recent.p50, std::nullopt);
 
-  // Before the first look has a minute behind it: since the start.
+  // No look has a minute behind it: since the start.
   Answer(60, 0.02);
   clock_.Advance(absl::Seconds(20));
-  RecentRequests now = recent();
-  EXPECT_EQ(now.window, absl::Seconds(30));
-  EXPECT_EQ(now.per_second, 2);
-  EXPECT_GT(*now.p50, absl::Milliseconds(16));
-  EXPECT_LE(*now.p99, absl::Milliseconds(25));
+  now = reader_->Read();
+  EXPECT_EQ(now.server.window, absl::Seconds(30));
+  EXPECT_EQ(now.models[0].recent.per_second, 2);
+  EXPECT_GT(*now.models[0].recent.p50, absl::Milliseconds(16));
+  EXPECT_LE(*now.models[0].recent.p99, absl::Milliseconds(25));
 
   // Looks at 10 s and 30 s; at 95 s the one at 30 s is the newest of those that
   // are more than a minute old.
   Answer(130, 0.2);
   clock_.Advance(absl::Seconds(65));
-  now = recent();
-  EXPECT_EQ(now.window, absl::Seconds(65));
-  EXPECT_EQ(now.per_second, 2);
-  EXPECT_GT(*now.p50, absl::Milliseconds(160));
+  now = reader_->Read();
+  EXPECT_EQ(now.server.window, absl::Seconds(65));
+  EXPECT_EQ(now.models[0].recent.per_second, 2);
+  EXPECT_GT(*now.models[0].recent.p50, absl::Milliseconds(160));
 
   // Nobody looked for an hour.
   clock_.Advance(absl::Hours(1));
-  now = recent();
-  EXPECT_EQ(now.window, absl::Hours(1));
-  EXPECT_EQ(now.per_second, 0);
-  EXPECT_EQ(now.p99, std::nullopt);
+  now = reader_->Read();
+  EXPECT_EQ(now.server.window, absl::Hours(1));
+  EXPECT_EQ(now.models[0].recent.per_second, 0);
+  EXPECT_EQ(now.models[0].recent.p99, std::nullopt);
 }
 
 TEST_F(StatusTest, ManyMayLookAtOnce) {
