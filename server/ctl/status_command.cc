@@ -17,15 +17,25 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Leaves the model's rows, whose "model" is "minilm:1".
-void Keep(Json& rows, const std::string& model) {
-  Json kept = Json::array();
-  for (Json& row : rows) {
-    const std::string name = row.at("model").get<std::string>();
-    if (name.substr(0, name.rfind(':')) == model)
-      kept.push_back(std::move(row));
+// Whether `label` is a version of the model: "minilm:1".
+bool IsOf(const std::string& model, const std::string& label) {
+  return label.substr(0, label.rfind(':')) == model;
+}
+
+// Leaves what is about the model.
+void Keep(Json& status, const std::string& model) {
+  Json versions = Json::object();
+  for (const auto& [label, state] : status.at("versions").items()) {
+    if (IsOf(model, label)) versions[label] = state;
   }
-  rows = std::move(kept);
+  status["versions"] = std::move(versions);
+  for (const char* part : {"models", "buckets"}) {
+    Json rows = Json::array();
+    for (Json& row : status.at(part)) {
+      if (IsOf(model, row.at("model"))) rows.push_back(std::move(row));
+    }
+    status[part] = std::move(rows);
+  }
 }
 
 std::string PaidBack(const Json& bucket) {
@@ -89,17 +99,11 @@ absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
   try {
     Json status = Json::parse(text);
     if (!model.empty()) {
-      Keep(status.at("models"), model);
-      Keep(status.at("buckets"), model);
+      Keep(status, model);
       if (status.at("models").empty()) {
         return absl::NotFoundError(
             absl::StrCat(address, " knows no model '", model, "'"));
       }
-      Json versions = Json::object();
-      for (const Json& one : status.at("models")) {
-        versions[one.at("model").get<std::string>()] = one.at("state");
-      }
-      status["versions"] = std::move(versions);
     }
     Print(json ? status.dump(2) + "\n"
                : ModelTable(status.at("models")) +

@@ -74,7 +74,9 @@ std::string StatusJson(const Status& status) {
   Json models = Json::array();
   Json buckets = Json::array();
   for (const ModelStatus& model : status.models) {
-    versions[model.model] = std::string(VersionStateName(model.state));
+    // One that takes its own place, with other buckets, comes twice.
+    Json& state = versions[model.model];
+    if (state != "serving") state = std::string(VersionStateName(model.state));
     models.push_back(ModelJson(model));
     for (const BucketFigures& bucket : model.buckets) {
       buckets.push_back(BucketJson(bucket));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import urllib.error
 import urllib.request
@@ -183,6 +184,7 @@ def test_a_warm_up_is_followed(
         assert "Stoker not ready" in page(running)
         seen: list[tuple[int, float | None]] = []
         phases: set[str] = set()
+        estimates: list[str] = []  # on the page
 
         def warm() -> bool:
             assert not running.ended(), running.log()
@@ -190,8 +192,7 @@ def test_a_warm_up_is_followed(
             warmup = look["models"][0]["warmup"]
             seen.append((warmup["settled"], warmup["seconds_left"]))
             phases.update(bucket["phase"] for bucket in look["buckets"] if bucket["phase"])
-            if warmup["seconds_left"] is not None:
-                assert f"{warmup['settled']} of 4 buckets settled, about" in page(running) or warmup["settled"] == 3
+            estimates.extend(re.findall(r"\d of 4 buckets settled, about \d+", page(running)))
             return look["server"]["ready"]
 
         eventually(warm, f"it is warm:\n{running.log()}", 900)
@@ -200,7 +201,7 @@ def test_a_warm_up_is_followed(
         # Nothing is known before the first bucket, and nothing is left after the last.
         assert all((left is None) == (count in (0, 4)) for count, left in seen)
         assert all(1 <= left < 600 for _, left in seen if left is not None)
-        assert {"lower", "build"} <= phases
+        assert estimates and {"lower", "build"} <= phases
         look = status(running)
         assert look["versions"] == {"mlp:1": "serving"}
         assert look["cache"]["misses"] >= 4 and look["cache"]["entries"] == 4 and look["cache"]["bytes"] > 10_000

@@ -67,6 +67,21 @@ TEST(StatusJsonTest, HasTheFieldsOfTheReadme) {
     "of": "minilm:1 batch=8", "label": "profit", "reason": "0.93 x eager"})"));
 }
 
+TEST(StatusJsonTest, AVersionThatReplacesItselfServes) {
+  Status status;
+  status.models.resize(2);
+  for (ModelStatus& model : status.models) model.model = "minilm:1";
+  for (const bool first : {true, false}) {
+    status.models[0].state =
+        first ? VersionState::kServing : VersionState::kDraining;
+    status.models[1].state =
+        first ? VersionState::kWarming : VersionState::kServing;
+    const Json json = Json::parse(StatusJson(status));
+    EXPECT_EQ(json.at("versions"), Json::parse(R"({"minilm:1": "serving"})"));
+    EXPECT_EQ(json.at("models").size(), 2u);
+  }
+}
+
 TEST(StatusJsonTest, WhatIsNoNumberIsNull) {
   Status status = SomeStatus();
   Verdict& verdict = status.models[0].buckets[0].status.slot.verdict;
