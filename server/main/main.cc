@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "base/absl_view.h"
 #include "base/cgroup_limits.h"
 #include "base/clock.h"
 #include "base/files.h"
@@ -118,6 +119,30 @@ int WaitForSignal(const sigset_t& signals, KernelCache& cache,
   }
 }
 
+// How often a repository that isn't there yet is looked for.
+constexpr timespec kRepositoryInterval = {.tv_sec = 0, .tv_nsec = 100'000'000};
+
+// Blocks until the repository can be read: a volume may be filled, or a link
+// be made, after the launch. The signal that came first, or 0.
+absl::StatusOr<int> AwaitRepository(const ModelRepository& repository,
+                                    absl::Duration wait,
+                                    const sigset_t& signals, Clock& clock) {
+  absl::Status status = repository.CheckRoot();
+  if (status.ok()) return 0;
+  const absl::Time deadline = clock.Now() + wait;
+  spdlog::info("{}; waiting for it, {} at most", Std(status.message()),
+               absl::FormatDuration(wait));
+  while (clock.Now() < deadline) {
+    const int signal = sigtimedwait(&signals, nullptr, &kRepositoryInterval);
+    if (signal > 0) return signal;
+    status = repository.CheckRoot();
+    if (status.ok()) return 0;
+  }
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), "; waited for ",
+                                   absl::FormatDuration(wait)));
+}
+
 int Serve(const Options& options) {
   sigset_t signals;
   sigemptyset(&signals);
@@ -142,9 +167,12 @@ int Serve(const Options& options) {
                                   {"march", toolchain.cpu.march}})
       .Set(1);
 
-  auto repository =
-      ModelRepository::Open(options.model_repository, options.model_name);
-  if (!repository.ok()) return Die(repository.status());
+  const auto repository =
+      ModelRepository::OpenLater(options.model_repository, options.model_name);
+  if (options.repository_wait == absl::ZeroDuration()) {
+    const absl::Status status = repository->CheckRoot();
+    if (!status.ok()) return Die(status);
+  }
   auto cache = KernelCache::Open({.root = options.cache,
                                   .layers = options.cache_layers,
                                   .refusals = &refusals},
@@ -172,9 +200,16 @@ int Serve(const Options& options) {
   manager_options.reference = &reference;
   manager_options.refusals = &refusals;
   manager_options.machine = machine;
-  ModelManager manager(manager_options, **repository, cache->get(), &broker,
+  ModelManager manager(manager_options, *repository, cache->get(), &broker,
                        *loader, clock, metrics);
+  const auto await_repository = [&] {
+    return AwaitRepository(*repository, options.repository_wait, signals,
+                           clock);
+  };
   if (options.warm_only) {
+    const absl::StatusOr<int> signal = await_repository();
+    if (!signal.ok()) return Die(signal.status());
+    if (*signal != 0) return kWarmInterrupted;
     const int exit_code = WarmOnly(manager, signals, clock);
     manager.Drain(clock.Now());
     return exit_code;
@@ -218,12 +253,14 @@ int Serve(const Options& options) {
     }
     was_ready = ready;
   });
-  manager.Start();
-
-  const int signal =
-      WaitForSignal(signals, **cache, options.cache_limits, clock);
+  absl::StatusOr<int> signal = await_repository();
+  if (!signal.ok()) return Die(signal.status());
+  if (*signal == 0) {
+    manager.Start();
+    signal = WaitForSignal(signals, **cache, options.cache_limits, clock);
+  }
   const absl::Time deadline = clock.Now() + options.drain;
-  spdlog::info("{}: draining for at most {}", strsignal(signal),
+  spdlog::info("{}: draining for at most {}", strsignal(*signal),
                absl::FormatDuration(options.drain));
   // Running calls are answered by the batchers, so the models go after the
   // wire.

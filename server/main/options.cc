@@ -31,10 +31,15 @@ int DefaultCompileJobs() {
       std::clamp<int64_t>(std::min<int64_t>(UsableCores(), fit), 1, 4));
 }
 
-// "minilm" of "models/minilm/" and of "." there.
+// "minilm" of "models/minilm/" and of "." there; of a folder that isn't there
+// yet what its path says.
 std::string NameOfFolder(const std::string& path) {
+  namespace fs = std::filesystem;
   std::error_code error;
-  return std::filesystem::canonical(path, error).filename().string();
+  const fs::path found = fs::canonical(path, error);
+  if (!error) return found.filename().string();
+  const fs::path said = fs::absolute(path, error).lexically_normal();
+  return (said.has_filename() ? said : said.parent_path()).filename().string();
 }
 
 std::string CheckAddress(const std::string& text) {
@@ -78,6 +83,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
 
   int64_t request_mb = DefaultRequestMemory() >> 20;
   double poll_seconds = 0;
+  double wait_seconds = 0;
   double rebucket_seconds = 0;
   double drain_seconds = absl::ToDoubleSeconds(options.drain);
   double compile_seconds = absl::ToDoubleSeconds(options.compile_timeout);
@@ -95,8 +101,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   app.add_option(
          "--model-repository", options.model_repository,
          "folder with <model>/<version>/model.pt2, or with model.pt2 itself")
-      ->required()
-      ->check(CLI::ExistingDirectory);
+      ->required();
   app.add_option("--model-name", options.model_name,
                  "name of the model when the folder holds model.pt2 itself; "
                  "else the folder's");
@@ -128,6 +133,11 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   app.add_option("--repository-poll-seconds", poll_seconds,
                  "how often the repository is read again; 0: never")
+      ->check(Seconds(/*zero_allowed=*/true))
+      ->capture_default_str();
+  app.add_option("--repository-wait-seconds", wait_seconds,
+                 "how long a repository that isn't there yet is waited for, "
+                 "behind an open port; 0: it has to be there")
       ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
   app.add_option(
@@ -178,6 +188,13 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   try {
     app.parse(argc, argv);
+    if (wait_seconds == 0) {
+      const std::string missing =
+          CLI::ExistingDirectory(options.model_repository);
+      if (!missing.empty()) {
+        throw CLI::ValidationError("--model-repository", missing);
+      }
+    }
   } catch (const CLI::ParseError& error) {
     const bool asked =
         error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
@@ -193,6 +210,7 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
     options.model_name = NameOfFolder(options.model_repository);
   }
   options.repository_poll = absl::Seconds(poll_seconds);
+  options.repository_wait = absl::Seconds(wait_seconds);
   options.rebucket = absl::Seconds(rebucket_seconds);
   options.drain = absl::Seconds(drain_seconds);
   options.max_request_bytes = request_mb << 20;

@@ -22,6 +22,7 @@ struct Options {
   std::string listen = "0.0.0.0:8001";
   std::string metrics_listen = "0.0.0.0:8002";
   absl::Duration repository_poll = absl::ZeroDuration();
+  absl::Duration repository_wait = absl::ZeroDuration();  // for it to appear
   absl::Duration rebucket = absl::ZeroDuration();
   absl::Duration drain = absl::Seconds(30);
   int64_t max_request_bytes = 0;  // held by requests not answered yet

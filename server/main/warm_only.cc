@@ -18,7 +18,6 @@
 namespace stoker {
 namespace {
 
-constexpr int kInterrupted = 3;
 constexpr int kBarWidth = 24;
 
 // Promotion has looked at it: there is an artifact, and a verdict beside it.
@@ -152,7 +151,7 @@ int WarmOnly(ModelManager& manager, const sigset_t& signals, Clock& clock) {
     progress.Show(manager, clock.Now());
   }
   const int exit_code = Summarise(manager, clock.Now() - start);
-  return interrupted ? kInterrupted : exit_code;
+  return interrupted ? kWarmInterrupted : exit_code;
 }
 
 }  // namespace stoker

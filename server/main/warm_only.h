@@ -15,7 +15,8 @@ namespace stoker {
 // line for each change. Returns the exit code:
 //   0  every bucket is compiled, or was compiled and refused with evidence
 //   1  something could not be compiled or loaded, or there is nothing to warm
-//   3  one of `signals` came first
+//   kWarmInterrupted  one of `signals` came first
+inline constexpr int kWarmInterrupted = 3;
 int WarmOnly(ModelManager& manager, const sigset_t& signals, Clock& clock);
 
 }  // namespace stoker

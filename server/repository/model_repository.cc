@@ -225,25 +225,33 @@ const std::string& ModelRepository::root() const { return impl_->root; }
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
     std::string root, std::string single_model_name) {
-  std::error_code error;
-  const std::filesystem::path absolute =
-      std::filesystem::absolute(root, error).lexically_normal();
-  if (error || root.empty() || !IsFolder(absolute)) {
-    return absl::NotFoundError(absl::StrCat(
-        "model repository: expected a folder, got \"", root, "\""));
-  }
-  const absl::StatusOr<std::vector<std::string>> names =
-      Files::Real().List(absolute);
-  if (!names.ok()) {
-    return absl::NotFoundError(
-        absl::StrCat("model repository: expected a folder that can be read: ",
-                     names.status().message()));
-  }
+  auto repository = OpenLater(std::move(root), std::move(single_model_name));
+  RETURN_IF_ERROR(repository->CheckRoot());
+  return repository;
+}
+
+std::unique_ptr<ModelRepository> ModelRepository::OpenLater(
+    std::string root, std::string single_model_name) {
   auto impl = std::make_unique<Impl>();
-  impl->root = absolute;
+  std::error_code error;
+  impl->root = std::filesystem::absolute(root, error).lexically_normal();
+  if (error || root.empty()) impl->root = std::move(root);
   if (impl->root.size() > 1 && impl->root.back() == '/') impl->root.pop_back();
   impl->single_model_name = std::move(single_model_name);
   return std::unique_ptr<ModelRepository>(new ModelRepository(std::move(impl)));
+}
+
+absl::Status ModelRepository::CheckRoot() const {
+  if (!IsFolder(impl_->root)) {
+    return absl::NotFoundError(absl::StrCat(
+        "model repository: expected a folder, got \"", impl_->root, "\""));
+  }
+  const absl::StatusOr<std::vector<std::string>> names =
+      Files::Real().List(impl_->root);
+  if (names.ok()) return absl::OkStatus();
+  return absl::NotFoundError(
+      absl::StrCat("model repository: expected a folder that can be read: ",
+                   names.status().message()));
 }
 
 absl::StatusOr<RepositorySnapshot> ModelRepository::Poll() {

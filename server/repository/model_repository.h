@@ -35,6 +35,12 @@ class ModelRepository {
   // NOT_FOUND when `root` is not a readable folder.
   static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(
       std::string root, std::string single_model_name);
+  // The same for a root that may appear later: until then Poll fails.
+  static std::unique_ptr<ModelRepository> OpenLater(
+      std::string root, std::string single_model_name);
+
+  // NOT_FOUND while the root is not a readable folder. Any thread.
+  absl::Status CheckRoot() const;
 
   // Reads the folder again. Unchanged versions (path, mtime, size of model.pt2
   // and model.yaml) keep their ModelSpec object, so that callers can compare

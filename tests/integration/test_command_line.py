@@ -55,6 +55,7 @@ def taken() -> Iterator[str]:
         "--drain-seconds=-1",
         "--drain-seconds=nan",
         "--repository-poll-seconds=soon",
+        "--repository-wait-seconds=-1",
         "--log-level=loud",
         "--listen=127.0.0.1",
         "--listen=127.0.0.1:70000",

@@ -67,6 +67,18 @@ TEST_F(ModelRepositoryTest, RootMustBeAFolder) {
   }
 }
 
+TEST_F(ModelRepositoryTest, RootMayAppearLater) {
+  AddProgram("content");
+  auto repository = ModelRepository::OpenLater(root_ / "link/", "single");
+  EXPECT_EQ(repository->CheckRoot().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(repository->Poll().ok());
+  fs::create_directory_symlink(root_ / "content", root_ / "link");
+  EXPECT_TRUE(repository->CheckRoot().ok());
+  const auto snapshot = repository->Poll();
+  ASSERT_TRUE(snapshot.ok());
+  EXPECT_THAT(Lines(*snapshot), ElementsAre("single:1 OK"));
+}
+
 TEST_F(ModelRepositoryTest, NewestVersionByDefault) {
   AddProgram("b/1");
   AddProgram("b/2");
