@@ -82,6 +82,14 @@ def test_the_objects_fit_kubernetes_schemas(case: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@each_case
+def test_the_custom_objects_fit_their_kinds(case: Path, tmp_path: Path) -> None:
+    for kind in ("PodMonitor", "ServiceMonitor"):
+        objects = [each for each in render(case, f"metrics.monitor.kind={kind}") if each["apiVersion"] == CUSTOM]
+        assert bool(objects) == (case.stem == "everything")
+        assert not tools.misfits(objects, tmp_path)
+
+
 def test_a_misspelt_field_is_seen(tmp_path: Path) -> None:
     objects = render("one-value")
     server(objects)["livenessProb"] = server(objects).pop("livenessProbe")

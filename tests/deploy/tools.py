@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.metrics_reference_test import REPOSITORY
 
@@ -35,6 +36,32 @@ def helm() -> str:
     if found is None:
         pytest.skip(f"helm is missing; {INSTALL}")
     return found
+
+
+def built(name: str) -> str:
+    """A program that is built from a Go module."""
+    path = _folder() / "bin" / name
+    if not path.exists():
+        pytest.skip(f"{name} is missing; {INSTALL}")
+    return str(path)
+
+
+def kinds() -> Path:
+    """The folder with the definitions of custom resources."""
+    path = _folder() / "kinds"
+    if not path.exists():
+        pytest.skip(f"the definitions of custom resources are missing; {INSTALL}")
+    return path
+
+
+def misfits(objects: list[dict], folder: Path) -> str:
+    """What in these custom resources doesn't fit their definitions. `folder`: for files."""
+    path = folder / "custom.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    command = [str(python()), str(REPOSITORY / "tests/deploy/kinds_schema.py"), str(kinds()), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == (1 if done.stdout else 0), done.stderr
+    return done.stdout
 
 
 def of_package(name: str, package: str) -> str:
