@@ -188,6 +188,22 @@ def test_who_compiles(case: str, flags: list[str], volume: str | None) -> None:
     assert bool(pod(objects).get("initContainers")) == (case == "one-value")
 
 
+@pytest.mark.parametrize(
+    ("case", "sets", "serves", "compiles"),
+    [
+        ("one-value", [], "stoker:0.1.0", "stoker:0.1.0-compile"),
+        ("one-value", ["image.tag=v2", "image.repository=r.example/s"], "r.example/s:v2", "r.example/s:v2-compile"),
+        ("one-value", [f"image.digest=sha256:{'1' * 64}"], f"stoker@sha256:{'1' * 64}", "stoker:0.1.0-compile"),
+        ("one-value", ["warm.image.repository=c", "warm.image.tag=v3"], "stoker:0.1.0", "c:v3"),
+        ("job", [], "stoker:0.1.0", f"registry.example/stoker-compile@sha256:{'2' * 64}"),
+    ],
+)
+def test_what_serves_and_what_compiles(case: str, sets: list[str], serves: str, compiles: str) -> None:
+    objects = render(case, *sets)
+    (warm,) = pod(objects, "Job")["containers"] if case == "job" else pod(objects)["initContainers"]
+    assert server(objects)["image"] == serves and warm["image"] == compiles
+
+
 def test_the_folders_of_sources() -> None:
     spec = pod(render("source-pvc"))
     mounts = {mount["name"]: mount for mount in spec["containers"][0]["volumeMounts"]}
@@ -281,6 +297,7 @@ def test_a_package_holds_rules_and_dashboards(tmp_path: Path) -> None:
         ("replicaCount=two", "replicaCount"),
         ("server.drainSeconds=-1", "drainSeconds"),
         ("image.digest=latest", "digest"),
+        ("warm.image.digest=latest", "digest"),
         ("metrics.monitor.kind=Probe", "kind"),
         ("typo=1", "typo"),
     ],

@@ -31,9 +31,22 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 app.kubernetes.io/component: server
 {{- end }}
 
+{{/* The server's tag. */}}
+{{- define "stoker.tag" -}}
+{{- .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
 {{- define "stoker.image" -}}
 {{- with .Values.image -}}
-{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}{{- end -}}
+{{- if .digest -}}{{ .repository }}@{{ .digest }}{{- else -}}{{ .repository }}:{{ include "stoker.tag" $ }}{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{- define "stoker.warmImage" -}}
+{{- $repository := .Values.warm.image.repository | default .Values.image.repository -}}
+{{- with .Values.warm.image -}}
+{{- if .digest -}}{{ $repository }}@{{ .digest }}
+{{- else -}}{{ $repository }}:{{ .tag | default (printf "%s-compile" (include "stoker.tag" $)) }}{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -125,7 +138,7 @@ runtimeClassName: {{ . }}
 {{/* The container that fills a cache: dict "root" $ "cache" FOLDER "volume" NAME "mount" FOLDER. */}}
 {{- define "stoker.warmContainer" -}}
 - name: warm
-  image: {{ include "stoker.image" .root | quote }}
+  image: {{ include "stoker.warmImage" .root | quote }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   command: [stokerd]
   args:
