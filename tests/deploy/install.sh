@@ -53,8 +53,12 @@ build_helm() (
 )
 
 build_cluster() (
-  use_go && cd "$repo_root/tests/deploy/cluster" &&
-    mkdir -p "$work/cluster" && go build -ldflags "-s -w" -o "$work/cluster" tool ./probe &&
+  names=k8s.io/component-base/version
+  use_go && cd "$repo_root/tests/deploy/cluster" && mkdir -p "$work/cluster" &&
+    version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes) &&
+    # Without it, the API server calls itself v0.0.0.
+    go build -ldflags "-s -w -X $names.gitVersion=$version -X $names.gitMajor=1 -X $names.gitMinor=$kubernetes_minor" \
+      -o "$work/cluster" tool ./probe &&
     go install -ldflags "-s -w" "sigs.k8s.io/kwok/cmd/kwok@$kwok_version" &&
     mv "$work"/cluster/* "$work/bin/kwok" "$tools/bin"
 )

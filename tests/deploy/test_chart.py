@@ -145,6 +145,16 @@ def test_the_pods_are_confined(case: Path) -> None:
 
 
 @each_case
+def test_the_pods_may_be_evicted(case: Path) -> None:
+    """The autoscaler of clusters leaves a node alone when a pod has local volumes that aren't listed."""
+    template = one(render(case), "Deployment")["spec"]["template"]
+    listed = template["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"]
+    given = {"scratch"}  # extraVolumes of everything.yaml
+    local = {volume["name"] for volume in template["spec"]["volumes"] if "emptyDir" in volume} - given
+    assert local == set(listed.split(","))
+
+
+@each_case
 def test_the_grace_period_fits_the_drain(case: Path) -> None:
     objects = render(case)
     drain = next(int(a.split("=")[1]) for a in server(objects)["args"] if a.startswith("--drain-seconds="))
