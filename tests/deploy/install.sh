@@ -78,13 +78,14 @@ collect_kinds() (
     chmod -R u+w "$work/kinds" && mv "$work/kinds" "$tools/kinds"
 )
 
-# Its settings, as its release ships them, lie beside it.
+# With its settings and webhooks, as its release ships them.
 build_kserve() (
   module=github.com/kserve/kserve
-  use_go && cd "$repo_root/tests/deploy/kserve" &&
+  use_go && cd "$repo_root/tests/deploy/kserve" && mkdir -p "$tools/kserve" &&
     go build -ldflags "-s -w" -o "$work/kserve-controller" $module/cmd/manager &&
-    install -m 644 "$(go list -m -f '{{.Dir}}' $module)/config/configmap/inferenceservice.yaml" \
-      "$tools/bin/kserve-settings.yaml" &&
+    config=$(go list -m -f '{{.Dir}}' $module)/config &&
+    install -m 644 "$config/configmap/inferenceservice.yaml" "$tools/kserve/settings.yaml" &&
+    install -m 644 "$config/webhook/manifests.yaml" "$tools/kserve/webhooks.yaml" &&
     mv "$work/kserve-controller" "$tools/bin"
 )
 

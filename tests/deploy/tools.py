@@ -54,6 +54,12 @@ def kinds() -> Path:
     return path
 
 
+def kserve(name: str) -> Path:
+    """settings.yaml or webhooks.yaml of KServe."""
+    built("kserve-controller")
+    return _folder() / "kserve" / name
+
+
 def misfits(objects: list[dict], folder: Path) -> str:
     """What in these custom resources doesn't fit their definitions. `folder`: for files."""
     path = folder / "custom.yaml"
