@@ -107,7 +107,11 @@ class Cluster:
         """The custom resources of a group."""
         paths = sorted(tools.kinds().glob(f"{group}_*.yaml"))
         self.kubectl("apply", "--server-side", *(f"--filename={path}" for path in paths))
-        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        self.wait_for("Established", "crd")
+
+    def wait_for(self, condition: str, kind: str) -> None:
+        """Of all objects of a kind. `kubectl wait` fails on those that have no conditions yet."""
+        eventually(lambda: all(has(each, condition) for each in self.get(kind)["items"]), f"{kind} {condition}", 60)
 
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:
@@ -119,9 +123,13 @@ class Cluster:
         return self.get("pods", f"--namespace={namespace}", f"--selector={selector}")["items"]
 
 
+def has(thing: Object, condition: str) -> bool:
+    conditions = thing.get("status", {}).get("conditions") or []
+    return any(each["type"] == condition and each["status"] == "True" for each in conditions)
+
+
 def is_ready(pod: Object) -> bool:
-    conditions = pod["status"].get("conditions", [])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return has(pod, "Ready")
 
 
 @contextmanager
@@ -176,5 +184,5 @@ def control_plane(folder: Path) -> Iterator[Cluster]:
         zones = [{"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name[-1]} for name in NODES]
         for name, labels in zip(NODES, zones, strict=True):
             cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}])
-        cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=60s")
+        cluster.wait_for("Ready", "node")
         yield cluster

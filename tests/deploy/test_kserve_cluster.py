@@ -100,6 +100,9 @@ def test_what_becomes_of_an_example(cluster: Cluster, example: Path) -> None:
     with cluster.namespace(example.stem) as namespace:
         inside = f"--namespace={namespace}"
         cluster.apply([*storage(namespace, "models"), *storage(namespace, "kernels")])
+        if example.stem == "pvc":
+            cluster.apply(read(FOLDER / "warm.yaml"), inside)
+            cluster.kubectl("wait", "--for=condition=Complete", "job/minilm-warm", "--timeout=60s", inside)
         cluster.apply(read(example), inside)
         eventually(lambda: cluster.find("deployment", PREDICTOR, inside) is not None, "a deployment", 60)
         deployment = cluster.find("deployment", PREDICTOR, inside)
