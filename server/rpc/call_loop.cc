@@ -67,6 +67,9 @@ void CallLoop::TellOfStop() {
 }
 
 void CallLoop::EndStalledCalls() {
+  // It may have been due when the loop ended: gRPC aborts the process where
+  // something is asked of a queue that is shut down.
+  if (ended_) return;
   const absl::Time now = clock_.Now();
   for (Call* call = first_; call != nullptr; call = call->next_) {
     if (call->EndIfStalled(now)) on_stall_();
@@ -88,6 +91,7 @@ void CallLoop::Join() {
 }
 
 void CallLoop::End() {
+  ended_ = true;
   look_for_stalls_.Cancel();
   queue_->Shutdown();
 }

@@ -82,6 +82,7 @@ class CallLoop {
   // On the thread only.
   Call* first_ = nullptr;
   bool stopping_ = false;
+  bool ended_ = false;
 
   Errand tell_of_stop_{*this, &CallLoop::TellOfStop};
   Errand look_for_stalls_{*this, &CallLoop::EndStalledCalls};
