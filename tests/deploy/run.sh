@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Tests what lies in deploy/, and the Dockerfile: alert rules, dashboards, the chart, the unit,
-# images, compose file, Debian package; and the status page in a browser. Not part of
-# tests/run.sh. What a test needs and this machine lacks is said at the end, as SKIPPED with the
-# reason; exit code 0 when nothing failed.
+# Tests what lies in deploy/, and the Dockerfile: alert rules, dashboards, the chart, KServe's
+# runtime, the unit, images, compose file, Debian package, a release; and the status page in a
+# browser. Not part of tests/run.sh. What a test needs and this machine lacks is said at the end,
+# as SKIPPED with the reason; exit code 0 when nothing failed.
 #
 #   tests/deploy/run.sh              everything
 #   tests/deploy/run.sh -k chart     what pytest's -k selects
