@@ -2,6 +2,7 @@
 
 #include <grpc/support/time.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace stoker {
@@ -11,7 +12,8 @@ namespace {
 // is. What arrives beyond them waits for its turn inside gRPC.
 constexpr int kAwaited = 32;
 
-constexpr absl::Duration kLookForStalls = absl::Seconds(1);
+constexpr absl::Duration kLongestLook = absl::Seconds(1);
+constexpr int kLooksPerLimit = 8;
 
 gpr_timespec After(absl::Duration delay) {
   return gpr_time_add(
@@ -29,6 +31,7 @@ CallLoop::CallLoop(const std::string& name, grpc::AsyncGenericService& service,
       queue_(std::move(queue)),
       methods_(methods),
       stall_limit_(stall_limit),
+      look_interval_(std::min(kLongestLook, stall_limit / kLooksPerLimit)),
       on_stall_(std::move(on_stall)),
       clock_(clock),
       name_(name) {}
@@ -49,7 +52,7 @@ void CallLoop::Errand::After(absl::Duration delay) {
 void CallLoop::Start() {
   started_ = true;
   for (int i = 0; i < kAwaited; ++i) Call::Await(*this);
-  look_for_stalls_.After(kLookForStalls);
+  look_for_stalls_.After(look_interval_);
   thread_ = Thread(name_, [this] { Loop(); });
 }
 
@@ -74,7 +77,7 @@ void CallLoop::EndStalledCalls() {
   for (Call* call = first_; call != nullptr; call = call->next_) {
     if (call->EndIfStalled(now)) on_stall_();
   }
-  look_for_stalls_.After(kLookForStalls);
+  look_for_stalls_.After(look_interval_);
 }
 
 void CallLoop::Join() {

@@ -74,6 +74,7 @@ class CallLoop {
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   const MethodTable& methods_;
   const absl::Duration stall_limit_;
+  const absl::Duration look_interval_;  // for stalled calls
   const std::function<void()> on_stall_;
   Clock& clock_;
   const std::string name_;
