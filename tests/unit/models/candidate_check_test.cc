@@ -1,0 +1,170 @@
+#include "models/candidate_check.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "batching/device_turns.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "metrics/metrics.h"
+#include "models/padded_run.h"
+#include "tests/fakes/fake_batch_runner.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_executable.h"
+#include "tests/fakes/tensors.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::HasSubstr;
+
+const ShapeBucket kBucket{{8}};
+
+// y = x, row by row.
+ModelSpec RowModel() {
+  ModelSpec spec;
+  spec.name = "rows";
+  spec.dimensions = {{"batch", "s0", 1, 64, true}};
+  spec.inputs.resize(1);
+  spec.inputs[0].name = "x";
+  spec.inputs[0].dims = {DimExpr::Dimension(0)};
+  spec.outputs = {{"y", DataType::kFp32, {DimExpr::Dimension(0)}}};
+  spec.batch_dimension = 0;
+  spec.max_batch_size = 8;
+  spec.buckets = {kBucket};
+  return spec;
+}
+
+absl::StatusOr<RunResult> Same(absl::Span<const Tensor> inputs) {
+  RunResult result;
+  result.outputs.assign(inputs.begin(), inputs.end());
+  return result;
+}
+
+// As a kernel that clamps would: right for what made-up inputs hold.
+absl::StatusOr<RunResult> Clamped(absl::Span<const Tensor> inputs) {
+  std::vector<float> values = ValuesOf<float>(inputs[0]);
+  for (float& value : values) value = std::clamp(value, -50.0F, 50.0F);
+  RunResult result;
+  result.outputs = {
+      MakeTensor<float>(DataType::kFp32, inputs[0].shape, values)};
+  return result;
+}
+
+class CandidateCheckTest : public ::testing::Test {
+ protected:
+  ~CandidateCheckTest() override { batcher_.Stop(absl::InfinitePast()); }
+
+  absl::StatusOr<CandidateCheck::Evidence> Check(
+      std::vector<CandidateCheck::Recorded> recorded = {}) {
+    return Check(eager_, candidate_, std::move(recorded));
+  }
+
+  absl::StatusOr<CandidateCheck::Evidence> Check(
+      Executable& eager, Executable& candidate,
+      std::vector<CandidateCheck::Recorded> recorded) {
+    const CandidateCheck check({.spec = &spec_,
+                                .layout = &layout_,
+                                .batcher = &batcher_,
+                                .context = &context_,
+                                .clock = &clock_,
+                                .reference = nullptr,
+                                .machine = "here",
+                                .recorded = std::move(recorded),
+                                .stopping = [] { return false; }});
+    return check.Check(eager, candidate, kBucket, /*candidate_bytes=*/1);
+  }
+
+  // A request with these values.
+  static CandidateCheck::Recorded Request(const std::vector<float>& values) {
+    const auto rows = static_cast<int64_t>(values.size());
+    return {{rows}, {MakeTensor<float>(DataType::kFp32, {rows}, values)}};
+  }
+
+  FakeClock clock_;
+  MetricRegistry metrics_;
+  const ModelSpec spec_ = RowModel();
+  const BatchLayout layout_ = LayoutOf(spec_);
+  FakeExecutionContext context_;
+  FakeExecutable eager_{"eager", Same};
+  FakeExecutable candidate_{"aot", Same};
+  FakeBatchRunner runner_{spec_.buckets, {true}, [](int, auto inputs) {
+                            return BatchRunner::Outcome{Same(inputs), "eager"};
+                          }};
+  DeviceTurns turns_{1, clock_};
+  Batcher batcher_{
+      {.name = "rows:1"}, layout_, runner_, turns_, clock_, metrics_};
+};
+
+TEST_F(CandidateCheckTest, WhatIsTheSameAndFasterIsPromoted) {
+  eager_.TakeTime(clock_, absl::Milliseconds(2));
+  candidate_.TakeTime(clock_, absl::Milliseconds(1));
+  const auto evidence = Check();
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_TRUE(evidence->verdict.promote) << evidence->verdict.reason;
+  EXPECT_NEAR(evidence->verdict.speedup, 2, 1e-6);
+  EXPECT_EQ(evidence->verdict.cases.size(), 4u);
+}
+
+// With minutes for a run nobody waits for all cases and pairs: two cases, of
+// which one is padded, and one pair, whose outcome isn't clear.
+TEST_F(CandidateCheckTest, AModelThatRunsForMinutesIsJudgedByFewRuns) {
+  eager_.TakeTime(clock_, absl::Minutes(4));
+  candidate_.TakeTime(clock_, absl::Minutes(2));
+  const absl::Time start = clock_.Now();
+  const auto evidence = Check();
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_TRUE(evidence->verdict.promote) << evidence->verdict.reason;
+  EXPECT_EQ(evidence->verdict.cases.size(), 2u);
+  EXPECT_EQ(evidence->verdict.pairs, 1);
+  EXPECT_FALSE(evidence->verdict.clear);
+  EXPECT_LE(clock_.Now() - start, absl::Minutes(40));
+}
+
+TEST_F(CandidateCheckTest, OutOfMemoryInTheCompiledFormOnlyIsNoVerdict) {
+  candidate_.FailNext(1, absl::ResourceExhaustedError("out of memory"));
+  const auto evidence = Check();
+  EXPECT_TRUE(absl::IsResourceExhausted(evidence.status()))
+      << evidence.status();
+}
+
+TEST_F(CandidateCheckTest, RecordedRequestsShowWhatMadeUpInputsDoNot) {
+  FakeExecutable clamping("aot", Clamped);
+  auto evidence =
+      Check(eager_, clamping, {Request({1, 2}), Request({1, 1000, 3})});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_EQ(evidence->verdict.refusal, "parity");
+  EXPECT_THAT(evidence->verdict.reason,
+              HasSubstr("recorded request 1, batch=3 padded, output 0[1]: "
+                        "eager 1000, compiled 50"));
+  EXPECT_FALSE(evidence->reproducer.empty());
+  evidence = Check(eager_, clamping, {});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_NE(evidence->verdict.refusal, "parity") << evidence->verdict.reason;
+}
+
+TEST_F(CandidateCheckTest, RecordedRequestsOfOtherSizesArePassedOver) {
+  const auto evidence = Check({Request(std::vector<float>(9, 1.0F))});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_EQ(evidence->verdict.cases.size(), 4u);
+}
+
+// What eager refuses, compiled code has to refuse too, but that is the guards'
+// matter, and says nothing of this candidate.
+TEST_F(CandidateCheckTest, RecordedRequestsThatEagerRefusesArePassedOver) {
+  FakeExecutable picky("eager", [](absl::Span<const Tensor> inputs) {
+    return ValuesOf<float>(inputs[0])[0] == 1000
+               ? absl::StatusOr<RunResult>(
+                     absl::InvalidArgumentError("out of range"))
+               : Same(inputs);
+  });
+  const auto evidence =
+      Check(picky, candidate_, {Request({1000}), Request({1})});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_EQ(evidence->verdict.cases.size(), 5u);
+}
+
+}  // namespace
+}  // namespace stoker
