@@ -142,9 +142,9 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
       ->capture_default_str();
   app.add_option(
          "--rebucket-seconds", rebucket_seconds,
-         "how often the traffic of what is served is looked at, and other "
-         "buckets are compiled behind it where 'buckets: auto' or "
-         "'pays_back_within' asks for them; 0: at load only")
+         "how often traffic is looked at again for 'buckets: auto' and "
+         "'pays_back_within', and buckets are compiled behind it; 0: at load "
+         "only")
       ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
   app.add_option("--drain-seconds", drain_seconds,

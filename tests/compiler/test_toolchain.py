@@ -34,8 +34,18 @@ def test_the_instruction_set_is_the_jobs(compiler_says) -> None:
 
 
 def test_libtorch_and_cuda_are_not_linked(compiler_says) -> None:
-    given = ["a.o", "-ltorch", "-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lgomp", "-shared"]
-    assert compiler_says(*given) == ["a.o", "-ltorch_cpu", "-lgomp", "-lc10", "-shared"]
+    given = ["a.o", "-ltorch", "-ltorch_cpu", "-ltorch_cuda", "-lc10_cuda", "-lgomp"]
+    assert compiler_says(*given) == ["a.o", "-ltorch_cpu", "-lgomp", "-lc10"]
+
+
+def test_only_the_interface_of_an_artifact_is_exported(tmp_path: Path) -> None:
+    source = tmp_path / "artifact.cpp"
+    source.write_text('extern "C" int AOTInductorModelRun() { return 1; }\nint helper() { return 2; }\n')
+    library = tmp_path / "artifact.so"
+    subprocess.run([toolchain.WRAPPER, "-shared", "-fPIC", source, "-o", library], check=True)
+    symbols = subprocess.run(["readelf", "--syms", "--wide", library], capture_output=True, text=True).stdout
+    assert "AOTInductorModelRun" in symbols
+    assert "helper" not in symbols and ".symtab" not in symbols
 
 
 def test_without_arguments_nothing_is_added(compiler_says) -> None:
