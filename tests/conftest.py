@@ -9,6 +9,7 @@ import pytest
 # These take longest: a run that deals files out to several processes ends soonest when it starts
 # with them. The others follow in the usual order.
 LONGEST_FIRST = (
+    "test_compile_levers.py",
     "test_traffic_buckets.py",
     "test_planted_faults.py",
     "test_hostile.py",
