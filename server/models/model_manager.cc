@@ -297,8 +297,8 @@ std::shared_ptr<const ModelSpec> ModelManager::Impl::WithChosenBuckets(
 }
 
 // Versions whose traffic asks for other buckets by now, or makes more of them
-// pay back, are loaded once more,
-// behind what serves, and take its place when their buckets are compiled.
+// pay back, are loaded once more, behind what serves, and take its place when
+// their buckets are compiled.
 void ModelManager::Impl::Rebucket() {
   if (deps.cache == nullptr) return;
   std::vector<std::shared_ptr<Managed>> successors;

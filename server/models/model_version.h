@@ -186,7 +186,8 @@ class ModelVersion final : private BatchRunner {
   void SubmitCompiles();
   // Why the next compile is left, by what model.yaml allows; nullopt: it isn't.
   std::optional<std::string> BeyondBudget() const;
-  std::optional<std::string> NotPayingBack(const WarmupStep& step) const;
+  // Likewise by bucket; empty: it isn't. Reads every manifest of the cache.
+  std::vector<std::string> NotPayingBack() const;
   void SubmitCompile(const WarmupStep& step);
   std::deque<Arrival> WaitForArrivals();
   void HandleArrival(Arrival arrival);

@@ -265,6 +265,7 @@ std::deque<const WarmupStep*> ModelVersion::InOrderOfDemand(
 void ModelVersion::SubmitCompiles() {
   const bool limited = spec_->compile.budget != absl::InfiniteDuration() ||
                        spec_->compile.pays_back_within.has_value();
+  std::vector<std::string> not_paying;  // until the next compile
   while (!to_compile_.empty() && !stopping()) {
     // One at a time: what it took, and what it gained, says whether the next
     // one is allowed.
@@ -276,8 +277,12 @@ void ModelVersion::SubmitCompiles() {
     to_compile_.pop_front();
     if (std::optional<std::string> why = BeyondBudget()) {
       FallBack(step.bucket, "budget", *std::move(why));
-    } else if ((why = NotPayingBack(step))) {
-      FallBack(step.bucket, "payback", *std::move(why));
+      continue;
+    }
+    if (not_paying.empty()) not_paying = NotPayingBack();
+    const std::string& reason = not_paying[static_cast<size_t>(step.bucket)];
+    if (!reason.empty()) {
+      FallBack(step.bucket, "payback", reason);
     } else {
       SubmitCompile(step);
     }
@@ -294,10 +299,10 @@ std::optional<std::string> ModelVersion::BeyondBudget() const {
       absl::ToDoubleSeconds(last_compile_));
 }
 
-std::optional<std::string> ModelVersion::NotPayingBack(
-    const WarmupStep& step) const {
+std::vector<std::string> ModelVersion::NotPayingBack() const {
+  std::vector<std::string> reasons(slots_.size());
   const std::optional<int64_t> within = spec_->compile.pays_back_within;
-  if (!within.has_value()) return std::nullopt;
+  if (!within.has_value()) return reasons;
   const TrafficRecord traffic =
       deps_.traffic != nullptr ? deps_.traffic->Read() : TrafficRecord{};
   const BucketExperience experience =
@@ -305,31 +310,38 @@ std::optional<std::string> ModelVersion::NotPayingBack(
   const bool tried = absl::c_any_of(attempts_, [](int n) { return n > 0; });
   // The first one, which traffic asks for most, shows what compiling gains.
   if (!traffic.requests.empty() && !experience.compiled.measured() && !tried) {
-    return std::nullopt;
+    return reasons;
   }
   const absl::StatusOr<std::vector<double>> pay_back =
       RequestsToPayBack(*spec_, traffic, experience);
-  if (!pay_back.ok()) {
-    return absl::StrCat("not compiled: pays_back_within is ", *within, ", and ",
-                        pay_back.status().message());
+  for (size_t bucket = 0; bucket < reasons.size(); ++bucket) {
+    if (!pay_back.ok()) {
+      reasons[bucket] =
+          absl::StrCat("not compiled: pays_back_within is ", *within, ", and ",
+                       pay_back.status().message());
+    } else if (std::isinf((*pay_back)[bucket])) {
+      reasons[bucket] =
+          "not compiled: by the recorded traffic it would never pay back";
+    } else if ((*pay_back)[bucket] > static_cast<double>(*within)) {
+      reasons[bucket] = absl::StrFormat(
+          "not compiled: by the recorded traffic it would pay back after %.0f "
+          "requests, and pays_back_within is %d",
+          (*pay_back)[bucket], *within);
+    }
   }
-  const double requests = (*pay_back)[static_cast<size_t>(step.bucket)];
-  if (requests <= static_cast<double>(*within)) return std::nullopt;
-  if (std::isinf(requests)) {
-    return "not compiled: by the recorded traffic it would never pay back";
-  }
-  return absl::StrFormat(
-      "not compiled: by the recorded traffic it would pay back after %.0f "
-      "requests, and pays_back_within is %d",
-      requests, *within);
+  return reasons;
 }
 
 bool ModelVersion::MorePaysBack() const {
-  return absl::c_any_of(plan_, [this](const WarmupStep& step) {
-    const BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
-    return absl::StartsWith(slot.Read().detail, "payback: ") &&
-           !NotPayingBack(step).has_value();
-  });
+  const auto was_left = [](const BucketSlot& slot) {
+    return absl::StartsWith(slot.Read().detail, "payback: ");
+  };
+  if (absl::c_none_of(slots_, was_left)) return false;
+  const std::vector<std::string> reasons = NotPayingBack();
+  for (size_t bucket = 0; bucket < reasons.size(); ++bucket) {
+    if (reasons[bucket].empty() && was_left(slots_[bucket])) return true;
+  }
+  return false;
 }
 
 void ModelVersion::SubmitCompile(const WarmupStep& step) {

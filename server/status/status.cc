@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "metrics/catalog.h"
+#include "models/version_labels.h"
 
 namespace stoker {
 namespace {
@@ -25,11 +26,6 @@ int64_t Count(const MetricsPage& page, const MetricDef& metric,
 
 Labels LabelsOf(const VersionStatus& version) {
   return {{"model", version.model}, {"version", absl::StrCat(version.version)}};
-}
-
-Labels With(Labels labels, const std::string& key, const std::string& value) {
-  labels[key] = value;
-  return labels;
 }
 
 ModelStatus ModelFrom(const VersionReport& report, const MetricsPage& page) {
