@@ -112,15 +112,19 @@ absl::Status BatchRules::CheckTask(const InferTask& task) const {
   return absl::OkStatus();
 }
 
+int BatchRules::BucketAlone(const InferTask& task) const {
+  const int bucket = runner_.Match(task.sizes);
+  if (exact_ && bucket >= 0 && runner_.bucket(bucket).sizes != task.sizes) {
+    return -1;
+  }
+  return bucket;
+}
+
 Batch BatchRules::Begin(std::unique_ptr<InferTask> task, absl::Time now) const {
   Batch batch;
   batch.sizes = task->sizes;
   batch.rows = task->rows;
-  batch.bucket = runner_.Match(batch.sizes);
-  if (exact_ && batch.bucket >= 0 &&
-      runner_.bucket(batch.bucket).sizes != batch.sizes) {
-    batch.bucket = -1;
-  }
+  batch.bucket = BucketAlone(*task);
   batch.started = now;
   batch.tasks.push_back(std::move(task));
   return batch;

@@ -38,7 +38,9 @@ class BatchRules {
 
   // The lane of a task; -1: it shares no batch.
   int LaneOf(const InferTask& task) const;
-  // A batch of one, in the smallest bucket that holds it.
+  // The smallest bucket that holds the task; -1: it runs in its own sizes.
+  int BucketAlone(const InferTask& task) const;
+  // A batch of one, in that bucket.
   Batch Begin(std::unique_ptr<InferTask> task, absl::Time now) const;
   // A batch of these tasks in the bucket that was planned for them; -1 only for
   // a task alone, which gets the smallest.

@@ -87,7 +87,8 @@ absl::Status BatchExecutor::Attempt(const Batch& batch, Answers& answers) {
   const int64_t run_elements = Elements(inputs);
   timing.gathered = clock_.Now();
   const BatchRunner::Outcome outcome =
-      runner_.Run(thread_, batch.bucket, inputs);
+      thread_ == kHere ? runner_.RunHere(batch.bucket, inputs)
+                       : runner_.Run(thread_, batch.bucket, inputs);
   timing.done = clock_.Now();
   gatherer_.Release();
 

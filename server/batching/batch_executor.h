@@ -1,7 +1,8 @@
-// Runs batches on one device thread: gather, run, check, cut the answers out,
-// and the second attempts when a batch of several tasks fails.
+// Runs batches: gather, run, check, cut the answers out, and the second
+// attempts when a batch of several tasks fails.
 //
-// Not thread-safe: each device thread has its own, used on that thread only.
+// Not thread-safe: each device thread has its own, and the threads that bring
+// tasks share one, used by one of them at a time.
 #pragma once
 
 #include <atomic>
@@ -26,6 +27,9 @@ namespace stoker {
 
 class BatchExecutor {
  public:
+  // Of BatchRunner::RunHere, instead of a device thread.
+  static constexpr int kHere = -1;
+
   // Everything passed by reference outlives this object. `abandon`: no second
   // attempts begin any more; their tasks end with UNAVAILABLE.
   BatchExecutor(int thread, const BatchRules& rules, BatchRunner& runner,

@@ -5,6 +5,9 @@
 // together with those that batching/batch_planner.h finds it cheapest to run
 // with it. It waits for company only where a queue delay is configured.
 //
+// A run that is over sooner than a sleeping thread has woken up is made at once
+// by the thread that brings the task, where nothing else waits or runs.
+//
 // A batch of several tasks that fails is run again task by task, so that the
 // one that made it fail fails alone.
 //
@@ -90,8 +93,15 @@ class BatchRunner {
   virtual Outcome Run(int thread, int bucket,
                       absl::Span<const Tensor> inputs) = 0;
 
-  // Called on the device thread after each run that gave an answer, before the
-  // on_done of its tasks.
+  // Whether a run in `bucket` computes on the thread that calls it alone,
+  // whichever that is: only then RunHere may be called. From any thread.
+  virtual bool KeepsToThread(int bucket) const = 0;
+  // As Run, on the calling thread in device thread 0's stead: never while that
+  // one runs, never two at once.
+  virtual Outcome RunHere(int bucket, absl::Span<const Tensor> inputs) = 0;
+
+  // Called after each run that gave an answer, on the thread that made it,
+  // before the on_done of its tasks.
   virtual void OnBatch(const BatchReport& /*report*/) {}
 };
 
@@ -112,7 +122,8 @@ class Batcher {
   // Stop(now).
   ~Batcher();
 
-  // Takes the task (leaves `task` null) on OK. UNAVAILABLE "Exceeds maximum
+  // Takes the task (leaves `task` null) on OK, when it may have ended already.
+  // UNAVAILABLE "Exceeds maximum
   // queue size" when its priority level is full; UNAVAILABLE when stopped;
   // INVALID_ARGUMENT when the tensors are not what the layout says for the
   // task's sizes. On an error the task is untouched and its on_done is not

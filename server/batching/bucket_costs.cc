@@ -79,6 +79,12 @@ std::vector<double> BucketCosts::Estimates() const {
   return estimates;
 }
 
+bool BucketCosts::Within(int bucket, absl::Duration limit) const {
+  absl::MutexLock lock(&mu_);
+  const double seconds = costs_[static_cast<size_t>(bucket)].seconds;
+  return seconds > 0 && seconds < absl::ToDoubleSeconds(limit);
+}
+
 uint64_t BucketCosts::generation() const {
   absl::MutexLock lock(&mu_);
   return generation_;

@@ -29,6 +29,8 @@ class BucketCosts {
   // the dearest smaller one that did, so that it is tried; when none ever ran,
   // all cost the same, so that as few runs as possible are made.
   std::vector<double> Estimates() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether the bucket ran before and its runs take less than `limit`.
+  bool Within(int bucket, absl::Duration limit) const ABSL_LOCKS_EXCLUDED(mu_);
   // Changes when an estimate has moved by a few per cent.
   uint64_t generation() const ABSL_LOCKS_EXCLUDED(mu_);
 

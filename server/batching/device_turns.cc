@@ -45,6 +45,23 @@ DeviceTurns::Turn DeviceTurns::Take(Client& client) {
   return Turn(&client, turns.clock_.Now());
 }
 
+std::optional<DeviceTurns::Turn> DeviceTurns::TryTake(Client& client) {
+  DeviceTurns& turns = client.turns_;
+  {
+    absl::MutexLock lock(&turns.mu_);
+    if (!turns.waiting_.empty() || client.cores_ > turns.free_) {
+      return std::nullopt;
+    }
+    if (client.active_++ == 0) {
+      client.virtual_time_ = std::max(client.virtual_time_, turns.virtual_now_);
+    }
+    ++turns.active_;
+    turns.free_ -= client.cores_;
+    turns.virtual_now_ = client.virtual_time_;
+  }
+  return Turn(&client, turns.clock_.Now());
+}
+
 void DeviceTurns::GrantLocked() {
   while (!waiting_.empty()) {
     const auto next = std::min_element(

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -61,6 +62,8 @@ class DeviceTurns {
 
   // Blocks until the client's turn comes.
   static Turn Take(Client& client);
+  // The turn, where it can be had at once without passing by anyone.
+  static std::optional<Turn> TryTake(Client& client);
   // Whether another client has a turn or waits for one.
   static bool Contended(const Client& client);
   // Turns that are waited for.

@@ -42,9 +42,13 @@ struct InferTask {
   // Set by anyone at any time; a task still queued then ends with CANCELLED, at
   // the next Batcher::SweepCancelled or when its turn comes. May be null.
   std::shared_ptr<std::atomic<bool>> cancelled;
+  // Nobody else asks the server for anything at present: there is no company
+  // that this task could wait for, and nobody whom its run could keep waiting.
+  bool alone = false;
 
   // Called exactly once for an accepted task, with no lock held: on a device
-  // thread, on the batcher's timer thread, or inside SweepCancelled or Stop.
+  // thread, on the batcher's timer thread, or inside Enqueue, SweepCancelled or
+  // Stop.
   // Must not block, and must not call Stop or RunOnDeviceThread.
   std::function<void(absl::StatusOr<InferResult>)> on_done;
 

@@ -168,7 +168,28 @@ void ModelVersion::Idle(int thread, absl::FunctionRef<void()> wait) {
 
 BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
                                        absl::Span<const Tensor> inputs) {
-  ExecutionContext& context = *contexts_[static_cast<size_t>(thread)];
+  return RunIn(*contexts_[static_cast<size_t>(thread)], thread, bucket, inputs);
+}
+
+bool ModelVersion::KeepsToThread(int bucket) const {
+  // Who confines the instances wants them to run where he said.
+  if (!cpus_.ok() || !cpus_->empty()) return false;
+  const auto compiled = slots_[static_cast<size_t>(bucket)].executable(0);
+  return compiled == nullptr ? EagerIsOpen() : compiled->KeepsToContext();
+}
+
+BatchRunner::Outcome ModelVersion::RunHere(int bucket,
+                                           absl::Span<const Tensor> inputs) {
+  // Sets the thread's number of compute threads, which is the same for all
+  // versions.
+  thread_local const std::unique_ptr<ExecutionContext> one_thread =
+      deps_.loader->NewContext(1);
+  return RunIn(*one_thread, 0, bucket, inputs);
+}
+
+BatchRunner::Outcome ModelVersion::RunIn(ExecutionContext& context, int thread,
+                                         int bucket,
+                                         absl::Span<const Tensor> inputs) {
   if (bucket >= 0) {
     BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
     if (auto compiled = slot.executable(thread)) {
@@ -201,6 +222,13 @@ absl::StatusOr<std::shared_ptr<Executable>> ModelVersion::Eager() {
     spdlog::info("{}: eager tier opened", spec_->Label());
   }
   return eager_;
+}
+
+bool ModelVersion::EagerIsOpen() const {
+  if (!eager_mu_.TryLock()) return false;
+  const bool open = eager_ != nullptr;
+  eager_mu_.Unlock();
+  return open;
 }
 
 void ModelVersion::LetEagerGo() {

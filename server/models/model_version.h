@@ -126,12 +126,19 @@ class ModelVersion final : private BatchRunner {
   void StartThread(int thread) override;
   void Idle(int thread, absl::FunctionRef<void()> wait) override;
   Outcome Run(int thread, int bucket, absl::Span<const Tensor> inputs) override;
+  bool KeepsToThread(int bucket) const override;
+  Outcome RunHere(int bucket, absl::Span<const Tensor> inputs) override;
   void OnBatch(const BatchReport& report) override;
 
   // Eager comes back when it was let go: whoever needs it first opens it.
   absl::StatusOr<std::shared_ptr<Executable>> Eager()
       ABSL_LOCKS_EXCLUDED(eager_mu_);
   void LetEagerGo() ABSL_LOCKS_EXCLUDED(eager_mu_);
+  // False while it opens, too.
+  bool EagerIsOpen() const ABSL_LOCKS_EXCLUDED(eager_mu_);
+  // With the executables of device thread `thread`.
+  Outcome RunIn(ExecutionContext& context, int thread, int bucket,
+                absl::Span<const Tensor> inputs);
   // Where the instances run, for the log.
   std::string Placement() const;
   // FAILED_PRECONDITION, with their names and keys, when the cache lacks
@@ -217,7 +224,8 @@ class ModelVersion final : private BatchRunner {
   // Each element is used by its device thread only, after StartThread.
   std::vector<std::unique_ptr<ExecutionContext>> contexts_;
 
-  absl::Mutex eager_mu_;  // held while opening: one open, the others wait
+  mutable absl::Mutex
+      eager_mu_;  // held while opening: one open, the others wait
   std::shared_ptr<Executable> eager_ ABSL_GUARDED_BY(eager_mu_);
 
   // How fast the warm-up goes.

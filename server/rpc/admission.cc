@@ -132,6 +132,11 @@ void Admission::Ticket::Resize(size_t bytes) {
   ResizeLocked(bytes);
 }
 
+bool Admission::Ticket::Alone() const {
+  absl::MutexLock lock(&admission_.mu_);
+  return admission_.all_.bytes == bytes_;
+}
+
 absl::Status Admission::Ticket::Refuse(Refusal reason, absl::Status status) {
   absl::MutexLock lock(&admission_.mu_);
   return RefuseLocked(reason, std::move(status));

@@ -98,6 +98,8 @@ class Admission::Ticket {
   // more.
   void Resize(size_t bytes);
   size_t bytes() const { return bytes_; }
+  // Whether no other request holds anything.
+  bool Alone() const;
 
   // Counts the refusal and adds a retry hint to its status: a client that waits
   // for as long as an answer takes at present finds another queue.

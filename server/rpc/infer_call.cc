@@ -104,6 +104,7 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   task->priority = decoded.priority;
   task->cancelled =
       std::shared_ptr<std::atomic<bool>>(shared_from_this(), &cancelled_);
+  task->alone = ticket_.Alone();
   task->on_done = [this](Result result) { HandOver(std::move(result)); };
   self_ = shared_from_this();
   queued_ = true;

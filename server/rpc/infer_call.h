@@ -51,7 +51,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   using Done = std::function<void(Answer&)>;
 
   // Starts a call; `done` is called exactly once: before Start returns when the
-  // request is refused, else on the completion thread or a device thread.
+  // request is refused or its run is a quick one (batching/batcher.h), else on
+  // the completion thread or a device thread.
   // `deadline` is the client's. The ticket holds what the request takes, and
   // its answer from `done` on; it must live until then.
   static std::shared_ptr<InferCall> Start(const Services& services,

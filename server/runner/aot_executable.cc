@@ -93,9 +93,11 @@ absl::Status Prefixed(const std::string& folder, const absl::Status& status) {
 }  // namespace
 
 AotExecutable::AotExecutable(
-    ArtifactManifest manifest, std::shared_ptr<WeightStore> weights,
+    ArtifactManifest manifest, bool parallel,
+    std::shared_ptr<WeightStore> weights,
     std::unique_ptr<AOTIModelContainerRunnerCpu> runner)
     : manifest_(std::move(manifest)),
+      parallel_(parallel),
       weights_(std::move(weights)),
       runner_(std::move(runner)) {}
 
@@ -108,15 +110,19 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
     if (status.ok()) status = CheckConstant(name, *weights);
   }
   if (!status.ok()) return Prefixed(entry_folder, status);
+  const std::string library = entry_folder + "/model.so";
+  ASSIGN_OR_RETURN(const std::string code, Files::Real().Read(library));
+  // What gcc calls for a parallel region.
+  const bool parallel = code.find("GOMP_parallel") != std::string::npos;
   try {
     const c10::InferenceMode mode;
     auto runner = std::make_unique<AOTIModelContainerRunnerCpu>(
-        entry_folder + "/model.so", /*num_models=*/1,
+        library, /*num_models=*/1,
         /*run_single_threaded=*/true);
     status = BindConstants(*runner, *manifest, *weights);
     if (!status.ok()) return Prefixed(entry_folder, status);
     return std::shared_ptr<Executable>(new AotExecutable(
-        *std::move(manifest), std::move(weights), std::move(runner)));
+        *std::move(manifest), parallel, std::move(weights), std::move(runner)));
   } catch (...) {
     return CompiledError(entry_folder);
   }

@@ -23,11 +23,13 @@ class AotExecutable : public Executable {
 
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override;
+  bool KeepsToContext() const override { return !parallel_; }
   std::string_view tier() const override { return "aot"; }
 
  private:
   AotExecutable(
-      ArtifactManifest manifest, std::shared_ptr<WeightStore> weights,
+      ArtifactManifest manifest, bool parallel,
+      std::shared_ptr<WeightStore> weights,
       std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner);
 
   // Compiled code doesn't look at what it is given: a wrong shape reads or
@@ -38,6 +40,7 @@ class AotExecutable : public Executable {
       absl::Span<const at::Tensor> inputs) const;
 
   const ArtifactManifest manifest_;
+  const bool parallel_;  // has loops that are cut for a number of threads
   // Declared before the container, which holds pointers into it.
   const std::shared_ptr<WeightStore> weights_;
   const std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner_;

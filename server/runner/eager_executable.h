@@ -20,6 +20,7 @@ class EagerExecutable : public Executable {
 
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override;
+  bool KeepsToContext() const override { return true; }
   std::string_view tier() const override { return "eager"; }
 
  private:

@@ -28,6 +28,10 @@ class Executable {
   virtual absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                         absl::Span<const Tensor> inputs) = 0;
 
+  // Whether Run computes on no more threads than its context has. Compiled
+  // loops that are cut for a fixed number of threads take those anyway.
+  virtual bool KeepsToContext() const = 0;
+
   // "eager" or "aot": the value of the metrics' label `tier`.
   virtual std::string_view tier() const = 0;
 };

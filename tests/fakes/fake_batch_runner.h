@@ -21,6 +21,7 @@
 #include "batching/batcher.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
+#include "tests/fakes/fake_clock.h"
 
 namespace stoker {
 
@@ -28,8 +29,9 @@ class FakeBatchRunner : public BatchRunner {
  public:
   using Model = std::function<Outcome(int bucket, absl::Span<const Tensor>)>;
 
+  static constexpr int kHere = -1;
   struct RunRecord {
-    int thread;
+    int thread;  // kHere: of the caller of Enqueue
     int bucket;
     std::vector<Shape> shapes;
     std::vector<const std::byte*> data;  // where the inputs lay
@@ -55,6 +57,13 @@ class FakeBatchRunner : public BatchRunner {
     started_.push_back(thread);
   }
 
+  bool KeepsToThread(int /*bucket*/) const override {
+    absl::MutexLock lock(&mu_);
+    return keeps_to_thread_;
+  }
+  Outcome RunHere(int bucket, absl::Span<const Tensor> inputs) override {
+    return Run(kHere, bucket, inputs);
+  }
   Outcome Run(int thread, int bucket,
               absl::Span<const Tensor> inputs) override {
     RunRecord record{thread, bucket, {}, {}};
@@ -65,14 +74,27 @@ class FakeBatchRunner : public BatchRunner {
     {
       absl::MutexLock lock(&mu_);
       runs_.push_back(std::move(record));
+      // Both use what belongs to thread 0.
+      if (thread <= 0 && ++first_thread_runs_ > 1) ++overlaps_;
       held_.insert(thread);
       const auto may_pass = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
-        return !holding_ || held_.count(thread) == 0;
+        const bool holds = thread == kHere ? holding_here_ : holding_;
+        return !holds || held_.count(thread) == 0;
       };
       mu_.Await(absl::Condition(&may_pass));
       held_.erase(thread);
     }
-    return model_(bucket, inputs);
+    Outcome outcome = model_(bucket, inputs);
+    absl::MutexLock lock(&mu_);
+    if (clock_ != nullptr) clock_->Advance(run_time_);
+    if (thread <= 0) --first_thread_runs_;
+    return outcome;
+  }
+
+  // What KeepsToThread answers from now on.
+  void KeepToThread() {
+    absl::MutexLock lock(&mu_);
+    keeps_to_thread_ = true;
   }
 
   void OnBatch(const BatchReport& report) override {
@@ -80,10 +102,22 @@ class FakeBatchRunner : public BatchRunner {
     reports_.push_back(report);
   }
 
-  // Runs that begin from now on wait at the gate.
+  // Every run from now on moves `clock`, which outlives this, by `time`.
+  void TakeTime(FakeClock& clock, absl::Duration time) {
+    absl::MutexLock lock(&mu_);
+    clock_ = &clock;
+    run_time_ = time;
+  }
+
+  // Runs on device threads that begin from now on wait at the gate.
   void Hold() {
     absl::MutexLock lock(&mu_);
     holding_ = true;
+  }
+  // Runs on callers' threads do.
+  void HoldHere() {
+    absl::MutexLock lock(&mu_);
+    holding_here_ = true;
   }
   // Blocks until `count` runs wait at the gate.
   void BlockUntilHeld(int count) {
@@ -102,8 +136,14 @@ class FakeBatchRunner : public BatchRunner {
   void Release() {
     absl::MutexLock lock(&mu_);
     holding_ = false;
+    holding_here_ = false;
   }
 
+  // Runs that began while another one used the same thread's executables.
+  int overlaps() const {
+    absl::MutexLock lock(&mu_);
+    return overlaps_;
+  }
   std::vector<RunRecord> runs() const {
     absl::MutexLock lock(&mu_);
     return runs_;
@@ -122,7 +162,13 @@ class FakeBatchRunner : public BatchRunner {
   const BucketTable table_;
   const Model model_;
   mutable absl::Mutex mu_;
+  bool keeps_to_thread_ ABSL_GUARDED_BY(mu_) = false;
   bool holding_ ABSL_GUARDED_BY(mu_) = false;
+  bool holding_here_ ABSL_GUARDED_BY(mu_) = false;
+  FakeClock* clock_ ABSL_GUARDED_BY(mu_) = nullptr;
+  absl::Duration run_time_ ABSL_GUARDED_BY(mu_);
+  int first_thread_runs_ ABSL_GUARDED_BY(mu_) = 0;
+  int overlaps_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<int> held_ ABSL_GUARDED_BY(mu_);  // threads with a run at the gate
   std::vector<int> started_ ABSL_GUARDED_BY(mu_);
   std::vector<RunRecord> runs_ ABSL_GUARDED_BY(mu_);

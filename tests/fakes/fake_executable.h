@@ -81,6 +81,7 @@ class FakeExecutable : public Executable {
     return script_(inputs);
   }
 
+  bool KeepsToContext() const override { return true; }
   std::string_view tier() const override { return tier_; }
 
  private:

@@ -140,6 +140,7 @@ class Schedule : public BatcherFixture {
     if (Draw(random, 1, 3) == 1) {
       batching_.max_queue_delay = absl::Milliseconds(Draw(random, 1, 8));
     }
+    if (Draw(random, 1, 2) == 1) runner_.KeepToThread();
     StartBatcher(/*threads=*/Draw(random, 1, 3),
                  /*max_batch_rows=*/Draw(random, 1, 8));
     std::vector<std::vector<Request>> requests(
@@ -174,6 +175,7 @@ class Schedule : public BatcherFixture {
                  drains);
       }
     }
+    EXPECT_EQ(runner_.overlaps(), 0);
     EXPECT_EQ(batcher_->queue_length(), 0);
     EXPECT_EQ(Metric("stoker_queue_length"), 0);
   }

@@ -54,6 +54,14 @@ TEST_F(BucketCostsTest, TheGenerationTellsOfRealChanges) {
   EXPECT_NE(costs_.generation(), first);
 }
 
+TEST_F(BucketCostsTest, WithinIsOfBucketsThatRanOnly) {
+  EXPECT_FALSE(costs_.Within(0, absl::InfiniteDuration()));
+  costs_.Record(0, absl::Microseconds(20));
+  EXPECT_TRUE(costs_.Within(0, absl::Microseconds(21)));
+  EXPECT_FALSE(costs_.Within(0, absl::Microseconds(20)));
+  EXPECT_FALSE(costs_.Within(1, absl::InfiniteDuration()));
+}
+
 TEST_F(BucketCostsTest, ARunTooShortForTheClockCountsAsSome) {
   costs_.Record(0, absl::ZeroDuration());
   EXPECT_GT(costs_.Estimates()[0], 0);

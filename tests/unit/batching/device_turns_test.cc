@@ -138,6 +138,40 @@ TEST_F(DeviceTurnsTest, WhoNeedsAllCoresIsNotPassedBy) {
   EXPECT_TRUE(late_was_last);
 }
 
+TEST_F(DeviceTurnsTest, ATryTakesOnlyWhatIsFree) {
+  Client one(turns_, 1, 1), all(turns_, 2, 1);
+  std::optional<Turn> first = DeviceTurns::TryTake(one);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_FALSE(DeviceTurns::TryTake(all).has_value());
+  EXPECT_TRUE(DeviceTurns::TryTake(one).has_value());  // given back at once
+  first->End();
+  EXPECT_TRUE(DeviceTurns::TryTake(all).has_value());
+}
+
+TEST_F(DeviceTurnsTest, ATryPassesNobodyWhoWaits) {
+  Client one(turns_, 1, 1), all(turns_, 2, 1);
+  Turn held = DeviceTurns::Take(one);
+  Thread waiter("waiter", [&] { DeviceTurns::Take(all); });
+  while (turns_.waiting() == 0) std::this_thread::yield();
+  EXPECT_FALSE(DeviceTurns::TryTake(one).has_value());
+  held.End();
+  waiter.Join();
+}
+
+TEST_F(DeviceTurnsTest, ATryIsPaidForAsAnyTurn) {
+  Client trying(turns_, 2, 1), other(turns_, 2, 1);
+  {
+    const std::optional<Turn> turn = DeviceTurns::TryTake(trying);
+    clock_.Advance(absl::Milliseconds(10));
+  }
+  Crowd crowd(turns_, clock_, 8);
+  for (int i = 0; i < 3; ++i) {
+    crowd.Add('t', trying);
+    crowd.Add('o', other);
+  }
+  EXPECT_EQ(crowd.Give().substr(0, 8), "oooooooo");
+}
+
 TEST_F(DeviceTurnsTest, WhoWasIdleHasSavedNothing) {
   Client busy(turns_, 2, 1), idle(turns_, 2, 1);
   for (int i = 0; i < 100; ++i) {

@@ -130,6 +130,19 @@ absl::Duration Hint(const absl::Status& status) {
          absl::Nanoseconds(info.retry_delay().nanos());
 }
 
+TEST_F(AdmissionTest, AloneUntilAnotherHoldsSomething) {
+  Admission::Ticket ticket(admission_);
+  ASSERT_TRUE(ticket.Take(10).ok());
+  EXPECT_TRUE(ticket.Alone());
+  {
+    Admission::Ticket other(admission_);
+    EXPECT_TRUE(ticket.Alone());
+    ASSERT_TRUE(other.Take(1).ok());
+    EXPECT_FALSE(ticket.Alone());
+  }
+  EXPECT_TRUE(ticket.Alone());
+}
+
 TEST_F(AdmissionTest, HintsFollowTheTimeThatAnswersTake) {
   Admission::Ticket ticket(admission_);
   ASSERT_TRUE(ticket.Assign("m").ok());

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "nlohmann/json.hpp"
 #include "tests/fakes/temp_folder.h"
@@ -217,6 +218,39 @@ TEST_F(AotExecutableTest, WhatIsNoMatrixIsNotPacked) {
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(opened.status().message()),
               HasSubstr("'up.bias' can't be packed"));
+}
+
+// How many threads a run makes of a thread that is set to one compute thread.
+std::ptrdiff_t ThreadsOfARun(ExecutableLoader& loader, Executable& executable,
+                             const Tensor& input) {
+  const auto count = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                         std::filesystem::directory_iterator());
+  };
+  const std::ptrdiff_t before = count();
+  std::ptrdiff_t after = 0;
+  std::thread caller([&] {
+    const auto context = loader.NewContext(1);
+    EXPECT_TRUE(executable.Run(*context, {input}).ok());
+    after = count();
+  });
+  caller.join();
+  return after - before;
+}
+
+TEST_F(AotExecutableTest, OnlyCodeWithoutParallelLoopsKeepsToItsContext) {
+  const auto zeros = [](int64_t columns) {
+    return MakeTensor(DataType::kFp32, {2, columns},
+                      std::vector<float>(static_cast<size_t>(2 * columns)));
+  };
+  const auto wide = OpenAot("wide2", "wide");
+  ASSERT_NE(wide, nullptr);
+  EXPECT_TRUE(wide->KeepsToContext());
+  EXPECT_EQ(ThreadsOfARun(*loader_, *wide, zeros(512)), 1);
+  const auto wave = OpenAot("wave2", "wave");
+  ASSERT_NE(wave, nullptr);
+  EXPECT_FALSE(wave->KeepsToContext());
+  EXPECT_GT(ThreadsOfARun(*loader_, *wave, zeros(1 << 16)), 1);
 }
 
 TEST_F(AotExecutableTest, OneOpenMpRuntimeAndNoCudaLibraries) {

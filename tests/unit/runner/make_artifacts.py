@@ -29,7 +29,13 @@ ROOT = Path(__file__).resolve().parents[3]
 THREADS = 2
 TIMEOUT_SECONDS = 900
 # Artifact: program and batch size. The two of "wide" share one set of weights.
-ARTIFACTS = {"lookup4": ("lookup", 4), "dtypes2": ("dtypes", 2), "wide2": ("wide", 2), "wide3": ("wide", 3)}
+ARTIFACTS = {
+    "lookup4": ("lookup", 4),
+    "dtypes2": ("dtypes", 2),
+    "wide2": ("wide", 2),
+    "wide3": ("wide", 3),
+    "wave2": ("wave", 2),
+}
 DAMAGED = ["sample_inputs", "pickled_weight", "pickled_constant", "file_operator", "wrong_shape", "huge_weight"]
 DTYPES = "bool uint8 uint16 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
 
@@ -83,6 +89,13 @@ class Wide(torch.nn.Module):
         return self.down(torch.relu(self.up(x)))
 
 
+class Wave(torch.nn.Module):
+    """Enough of one operator that its loop is cut in parts for several threads."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(x) * x
+
+
 class Counter(torch.nn.Module):
     """Writes into its buffer and into its input."""
 
@@ -119,6 +132,7 @@ def programs() -> dict[str, torch.export.ExportedProgram]:
         "lookup": export(Lookup().eval(), lookup, dynamic_shapes=({0: batch}, {0: batch})),
         "dtypes": export(Dtypes(), typed, dynamic_shapes=(tuple({0: batch} for _ in typed),)),
         "wide": export(Wide().eval(), wide, dynamic_shapes=({0: batch},)),
+        "wave": export(Wave(), (torch.zeros(2, 1 << 16),), dynamic_shapes=({0: batch},)),
         "views": export(Views(), (torch.ones(2, 8),), dynamic_shapes=({0: batch},)),
         "counter": export(Counter().eval(), (torch.ones(2, 3),)),
     }
