@@ -45,6 +45,27 @@ int64_t Limit(const std::string& path) {
   return bytes;
 }
 
+// Of memory.stat: "inactive_file 4096".
+int64_t InactiveFile(const std::string& path, std::string_view field) {
+  std::ifstream file(path);
+  std::string name;
+  for (int64_t bytes = 0; file >> name >> bytes;) {
+    if (name == field) return bytes;
+  }
+  return 0;
+}
+
+// What the two versions call it.
+struct MemoryFiles {
+  const char* limit;
+  const char* used;
+  const char* inactive_file;  // in memory.stat
+};
+constexpr MemoryFiles kVersion2 = {"/memory.max", "/memory.current",
+                                   "inactive_file"};
+constexpr MemoryFiles kVersion1 = {
+    "/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"};
+
 // "200000 100000", or "max 100000": microseconds of each period.
 double CpuMax(const std::string& folder) {
   std::ifstream file(folder + "/cpu.max");
@@ -79,9 +100,30 @@ auto Least(const std::string& mount, std::string group, Read limit_of) {
 }
 
 int64_t LeastLimit(const std::string& mount, const std::string& group,
-                   const std::string& file) {
-  return Least(mount, group, [&file](const std::string& folder) {
-    return Limit(folder + "/" + file);
+                   const MemoryFiles& files) {
+  return Least(mount, group, [&files](const std::string& folder) {
+    return Limit(folder + files.limit);
+  });
+}
+
+// One with less left below its limit comes first.
+struct Headroom : GroupMemory {
+  bool operator<(const Headroom& other) const {
+    return limit - used < other.limit - other.used;
+  }
+};
+
+Headroom LeastHeadroom(const std::string& mount, const std::string& group,
+                       const MemoryFiles& files) {
+  return Least(mount, group, [&files](const std::string& folder) {
+    Headroom memory;
+    memory.limit = Limit(folder + files.limit);
+    if (memory.limit == kNone) return memory;
+    const int64_t used = Limit(folder + files.used);
+    if (used == kNone) return memory;
+    memory.used =
+        used - InactiveFile(folder + "/memory.stat", files.inactive_file);
+    return memory;
   });
 }
 
@@ -103,15 +145,32 @@ void ForEachGroup(const std::string& root, With with) {
 int64_t MemoryLimit(const std::string& root) {
   int64_t least = MachineMemory(root);
   const std::string mount = root + "sys/fs/cgroup";
+  ForEachGroup(root, [&](const std::string& controllers,
+                         const std::string& group) {
+    if (controllers.empty()) {
+      least = std::min(least, LeastLimit(mount, group, kVersion2));
+    } else if (controllers == "memory") {
+      least = std::min(least, LeastLimit(mount + "/memory", group, kVersion1));
+    }
+  });
+  return least;
+}
+
+std::optional<GroupMemory> MemoryOfGroup(const std::string& root) {
+  Headroom least;
+  least.limit = kNone;
+  const std::string mount = root + "sys/fs/cgroup";
   ForEachGroup(
       root, [&](const std::string& controllers, const std::string& group) {
         if (controllers.empty()) {
-          least = std::min(least, LeastLimit(mount, group, "memory.max"));
+          least = std::min(least, LeastHeadroom(mount, group, kVersion2));
         } else if (controllers == "memory") {
-          least = std::min(least, LeastLimit(mount + "/memory", group,
-                                             "memory.limit_in_bytes"));
+          least = std::min(least,
+                           LeastHeadroom(mount + "/memory", group, kVersion1));
         }
       });
+  // Version 1 has a number for "none", larger than any machine.
+  if (least.limit > MachineMemory(root)) return std::nullopt;
   return least;
 }
 

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/heap_trimmer.h"
+#include "base/memory_watch.h"
 #include "base/subprocess.h"
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
@@ -97,6 +98,18 @@ int Die(const absl::Status& status) {
   return 1;
 }
 
+// Resident and not backed by a file that could be dropped.
+int64_t OwnMemory() {
+  const absl::StatusOr<std::string> statm =
+      Files::Real().Read("/proc/self/statm");
+  long size = 0, resident = 0, shared = 0;  // pages
+  if (!statm.ok() || std::sscanf(statm->c_str(), "%ld %ld %ld", &size,
+                                 &resident, &shared) != 3) {
+    return 0;
+  }
+  return int64_t{resident - shared} * sysconf(_SC_PAGESIZE);
+}
+
 // How often the cache's limits are held to.
 constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
 
@@ -154,6 +167,12 @@ int Serve(const Options& options) {
   Clock& clock = Clock::Real();
   MetricRegistry metrics;
   RecentRefusals refusals(clock);
+  const MemoryWatch memory(
+      [] { return MemoryOfGroup(); },
+      [](const GroupMemory& used) {
+        spdlog::error(NearlyOutOfMemory(used, OwnMemory()));
+      },
+      clock);
   auto phase = [&metrics](const char* name) {
     metrics.Gauge(metric::kStartupPhaseSeconds, {{"phase", name}})
         .Set(absl::ToDoubleSeconds(ProcessAge()));

@@ -6,6 +6,7 @@ seconds. A cache is filled by the compiling image and served by the others.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -43,6 +44,17 @@ class _Chain(nn.Module):
         for _ in range(60):
             y = torch.tanh(y * 0.5 + x)
         return {"y": y}
+
+
+class _Hungry(nn.Module):
+    """Makes parts of 16 MB one after the other and holds them all."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        parts = [torch.exp(x[:, :, None] * k - x[:, None, :]) for k in range(60)]
+        y = parts[0]
+        for part in parts[1:]:
+            y = y + part
+        return {"y": y.sum((1, 2))}
 
 
 @pytest.fixture(scope="module")
@@ -278,6 +290,44 @@ def test_a_start_that_cannot_work_says_why(docker: Docker, images: None) -> None
     assert code == 2 and "/none" in words and words.count("\n") == 1
     code, words = end("--user=1010", "stoker:latest", "--frozen", "--model-repository=/root")
     assert code != 0 and "/root" in words and words.count("\n") == 1
+
+
+def test_out_of_memory_has_last_words(docker: Docker, images: None, tmp_path: Path) -> None:
+    (tmp_path / "hungry/1").mkdir(parents=True)
+    program = torch.export.export(_Hungry(), (torch.zeros(1, 2048),))
+    torch.export.save(program, tmp_path / "hungry/1/model.pt2")
+    limits = ["--memory=500m", "--memory-swap=500m", "--read-only", "--network=none"]
+    done = docker.run(
+        *("run", "--rm", *limits, "-v", f"{readable(tmp_path)}:/models:ro", "stoker:latest"),
+        *("--frozen", "--model-repository=/models"),
+    )
+    assert done.returncode == 137, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert re.search(r"memory is nearly out: 0\.4\d of 0\.49 GiB are in use.*\(exit code 137\)\. Raise the limit", last)
+
+
+def files_of(docker: Docker, image: str) -> dict[str, tuple[int, int, str, str]]:
+    """Mode, owner, link and digest by name."""
+    with docker.files(image) as archive:
+        return {
+            member.name: (
+                member.mode,
+                member.uid,
+                member.linkname,
+                hashlib.file_digest(archive.extractfile(member), "sha256").hexdigest() if member.isfile() else "",
+            )
+            for member in archive
+        }
+
+
+def test_two_builds_are_the_same(docker: Docker, images: None) -> None:
+    """Nothing of the first build is used for the second; only the times of files may differ."""
+    docker.build("stoker:again", "serve", REPOSITORY, "--no-cache")
+    try:
+        first, second = files_of(docker, "stoker:latest"), files_of(docker, "stoker:again")
+    finally:
+        docker("rmi", "stoker:again")
+    assert {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)} == set()
 
 
 def test_without_a_volume_it_serves_eager_and_says_so(start: Callable[..., Container], models: Path) -> None:

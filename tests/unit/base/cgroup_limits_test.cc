@@ -60,6 +60,37 @@ TEST_F(CgroupLimitsTest, MemoryNonsenseLimitsNothing) {
   EXPECT_EQ(Limit(), 1024'000);
 }
 
+TEST_F(CgroupLimitsTest, UseIsOfTheGroupWithLeastLeft) {
+  const auto use = [this] { return MemoryOfGroup(root_.path() + "/"); };
+  Write("proc/self/cgroup", "0::/pods/one\n");
+  EXPECT_FALSE(use().has_value());
+  Write("sys/fs/cgroup/pods/one/memory.max", "500000\n");
+  Write("sys/fs/cgroup/pods/one/memory.current", "450000\n");
+  Write("sys/fs/cgroup/pods/one/memory.stat",
+        "anon 1\nfile 200000\ninactive_file 150000\nactive_file 50000\n");
+  ASSERT_TRUE(use().has_value());
+  EXPECT_EQ(use()->used, 300'000);
+  EXPECT_EQ(use()->limit, 500'000);
+  Write("sys/fs/cgroup/pods/memory.max", "900000\n");
+  Write("sys/fs/cgroup/pods/memory.current", "800000\n");
+  EXPECT_EQ(use()->used, 800'000);
+  EXPECT_EQ(use()->limit, 900'000);
+}
+
+TEST_F(CgroupLimitsTest, UseOfVersion1) {
+  Write("proc/self/cgroup", "4:memory:/box\n0::/\n");
+  const std::string box = "sys/fs/cgroup/memory/box/memory.";
+  Write(box + "limit_in_bytes", "9223372036854771712\n");
+  Write(box + "usage_in_bytes", "300000\n");
+  EXPECT_FALSE(MemoryOfGroup(root_.path() + "/").has_value());
+  Write(box + "limit_in_bytes", "400000\n");
+  Write(box + "stat", "inactive_file 7\ntotal_inactive_file 100000\n");
+  const auto use = MemoryOfGroup(root_.path() + "/");
+  ASSERT_TRUE(use.has_value());
+  EXPECT_EQ(use->used, 200'000);
+  EXPECT_EQ(use->limit, 400'000);
+}
+
 TEST(MemoryLimit, OfThisMachine) {
   EXPECT_GT(MemoryLimit(), int64_t{64} << 20);
   EXPECT_LT(MemoryLimit(), int64_t{1} << 50);
