@@ -1,27 +1,20 @@
 #include "base/zip_archive.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <set>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/absl_view.h"
-#include "base/errno_status.h"
 #include "base/status_macros.h"
 
 // Layout and field names follow PKWARE's APPNOTE.TXT 6.3.10. All numbers in the
@@ -423,37 +416,29 @@ absl::Status ZipIndexer::Run(
 
 absl::StatusOr<std::shared_ptr<const ZipArchive>> ZipArchive::Open(
     const std::string& path) {
-  // O_NONBLOCK: opening a pipe must not wait for a writer.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  absl::Cleanup close_fd = [fd] { close(fd); };
-  struct stat info;
-  if (fstat(fd, &info) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("stat ", path));
-  }
-  if (!S_ISREG(info.st_mode) || info.st_size == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", S_ISREG(info.st_mode) ? "an empty file" : "not a file",
-        ", expected a ZIP archive"));
-  }
-  const auto size = static_cast<uint64_t>(info.st_size);
-  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (data == MAP_FAILED) {
-    return ErrnoStatus(errno, absl::StrCat("map ", path));
-  }
-  std::shared_ptr<ZipArchive> archive(
-      new ZipArchive(path, static_cast<const char*>(data), size));
+  ASSIGN_OR_RETURN(std::unique_ptr<const MappedFile> file,
+                   MappedFile::Open(path));
+  std::shared_ptr<ZipArchive> archive(new ZipArchive(path, std::move(file)));
   RETURN_IF_ERROR(archive->Index());
   return archive;
 }
 
-ZipArchive::ZipArchive(std::string path, const char* data, uint64_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
+ZipArchive::ZipArchive(std::string path, std::unique_ptr<const MappedFile> file)
+    : path_(std::move(path)), file_(std::move(file)), right_(file_->stamp()) {}
 
-ZipArchive::~ZipArchive() { munmap(const_cast<char*>(data_), size_); }
+bool ZipArchive::Unchanged() const {
+  const MappedFile::Stamp now = file_->stamp();
+  absl::MutexLock lock(&mu_);
+  if (now == right_) return true;
+  if (now == wrong_) return false;
+  const bool right =
+      now.size == right_.size && ChecksumsHold() && file_->stamp() == now;
+  (right ? right_ : wrong_) = now;
+  return right;
+}
 
 absl::Status ZipArchive::Index() {
-  return ZipIndexer(path_, {data_, size_}).Run(&members_);
+  return ZipIndexer(path_, file_->bytes()).Run(&members_);
 }
 
 absl::StatusOr<std::string_view> ZipArchive::View(std::string_view name) const {
@@ -462,7 +447,7 @@ absl::StatusOr<std::string_view> ZipArchive::View(std::string_view name) const {
     return absl::NotFoundError(
         absl::StrCat(path_, ": no member ", Quoted(name)));
   }
-  return std::string_view(data_ + it->second.offset, it->second.size);
+  return file_->bytes().substr(it->second.offset, it->second.size);
 }
 
 absl::StatusOr<std::string_view> ZipArchive::ReadChecked(
@@ -483,6 +468,12 @@ absl::StatusOr<std::string_view> ZipArchive::ReadChecked(
         absl::Hex(recorded, absl::kZeroPad8)));
   }
   return content;
+}
+
+bool ZipArchive::ChecksumsHold() const {
+  return std::all_of(members_.begin(), members_.end(), [this](const auto& m) {
+    return ReadChecked(m.first, m.second.size).ok();
+  });
 }
 
 }  // namespace stoker

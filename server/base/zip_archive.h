@@ -11,8 +11,7 @@
 //
 // Immutable after Open; thread-safe. Views stay valid as long as the archive
 // (share it). Pages come from the page cache, shared by all processes that map
-// the file. A file that is cut short while it is mapped raises SIGBUS at the
-// next access: replace model files by rename, never in place.
+// the file: replace model files by rename, never in place (base/mapped_file.h).
 #pragma once
 
 #include <cstddef>
@@ -22,7 +21,10 @@
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/mapped_file.h"
 
 namespace stoker {
 
@@ -38,9 +40,12 @@ class ZipArchive {
 
   static absl::StatusOr<std::shared_ptr<const ZipArchive>> Open(
       const std::string& path);
-  ~ZipArchive();
 
   const std::string& path() const { return path_; }
+  // Whether the views have shown what the file held when it was opened. One
+  // that somebody has touched since is compared with its checksums, once each
+  // time: a second for each few gigabytes.
+  bool Unchanged() const ABSL_LOCKS_EXCLUDED(mu_);
   // By full name, sorted.
   const std::map<std::string, Member, std::less<>>& members() const {
     return members_;
@@ -55,12 +60,15 @@ class ZipArchive {
                                                uint64_t max_bytes) const;
 
  private:
-  ZipArchive(std::string path, const char* data, uint64_t size);
+  ZipArchive(std::string path, std::unique_ptr<const MappedFile> file);
   absl::Status Index();
+  bool ChecksumsHold() const;
 
   const std::string path_;
-  const char* const data_;
-  const uint64_t size_;
+  const std::unique_ptr<const MappedFile> file_;
+  mutable absl::Mutex mu_;
+  mutable MappedFile::Stamp right_ ABSL_GUARDED_BY(mu_);
+  mutable MappedFile::Stamp wrong_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, Member, std::less<>> members_;
 };
 

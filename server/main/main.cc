@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/heap_trimmer.h"
+#include "base/mapped_file.h"
 #include "base/memory_watch.h"
 #include "base/subprocess.h"
 #include "compile_broker/compile_broker.h"
@@ -303,6 +304,7 @@ int main(int argc, char** argv) {
   if (!options.has_value()) return exit_code;
   stoker::TuneAllocator();
   stoker::TuneLocks();
+  stoker::MappedFile::OutliveLostPages();
   stoker::SetUpLog(options->log_level);
   stoker::QuietGrpc();
   exit_code = stoker::Serve(*options);

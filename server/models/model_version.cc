@@ -195,6 +195,10 @@ BatchRunner::Outcome ModelVersion::RunIn(ExecutionContext& context, int thread,
     if (auto compiled = slot.executable(thread)) {
       Outcome outcome{compiled->Run(context, inputs), compiled->tier()};
       if (outcome.result.ok()) slot.CountRun();
+      if (absl::IsDataLoss(outcome.result.status()) && !lost_.exchange(true)) {
+        spdlog::error("{}: {}", spec_->Label(),
+                      Std(outcome.result.status().message()));
+      }
       if (outcome.result.ok() ||
           outcome.result.status().code() != absl::StatusCode::kInternal) {
         return outcome;

@@ -5,6 +5,7 @@
 // this order; Stop from another thread ends those that run.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -220,6 +221,8 @@ class ModelVersion final : private BatchRunner {
 
   // Written by Load before the first Enqueue.
   std::shared_ptr<WeightStore> weights_;
+
+  std::atomic<bool> lost_ = false;  // it was said that the weights are
 
   // Each element is used by its device thread only, after StartThread.
   std::vector<std::unique_ptr<ExecutionContext>> contexts_;

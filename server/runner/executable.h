@@ -24,7 +24,8 @@ class Executable {
   // compiled form may run. The caller has checked dtypes and shapes against the
   // model and the bucket. INVALID_ARGUMENT: the values were refused, nothing
   // was computed (eager can't say which row); RESOURCE_EXHAUSTED: out of
-  // memory; INTERNAL: anything else.
+  // memory; DATA_LOSS: the program's file was changed under it; INTERNAL:
+  // anything else.
   virtual absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                         absl::Span<const Tensor> inputs) = 0;
 

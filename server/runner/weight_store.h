@@ -46,6 +46,9 @@ class WeightStore {
                                      at::ScalarType dtype)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Whether the tensors show what the file held when it was mapped.
+  bool Unchanged() const { return mapping_->Unchanged(); }
+
   const ProgramEffects& effects() const { return effects_; }
   const std::string& path() const { return path_; }
 

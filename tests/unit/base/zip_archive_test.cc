@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -285,6 +287,40 @@ TEST_F(ZipArchiveTest, ViewsOutliveEverythingButTheArchive) {
   const std::string_view view = *held->View("a");
   ASSERT_EQ(unlink((folder_ / "a.zip").c_str()), 0);
   EXPECT_EQ(view, "abc");
+}
+
+TEST_F(ZipArchiveTest, TouchedIsNotChanged) {
+  ZipWriter zip;
+  zip.Add({.name = "a/x", .content = std::string(10000, 'x')});
+  const std::string bytes = zip.Finish();
+  const auto archive = Open(bytes);
+  ASSERT_TRUE(archive.ok()) << archive.status();
+  EXPECT_TRUE((*archive)->Unchanged());
+  const auto touch = [this](int hours) {
+    std::filesystem::last_write_time(
+        folder_ / "a.zip", std::filesystem::file_time_type::clock::now() -
+                               std::chrono::hours(hours));
+  };
+  touch(1);
+  EXPECT_TRUE((*archive)->Unchanged());
+  std::string other = bytes;
+  other[other.find("xxxx") + 100] = 'y';
+  std::fstream(folder_ / "a.zip",
+               std::ios::binary | std::ios::in | std::ios::out)
+      << other;
+  EXPECT_FALSE((*archive)->Unchanged());
+  touch(2);
+  EXPECT_FALSE((*archive)->Unchanged());
+}
+
+TEST_F(ZipArchiveTest, CutIsChanged) {
+  MappedFile::OutliveLostPages();
+  ZipWriter zip;
+  zip.Add({.name = "a/x", .content = std::string(10000, 'x')});
+  const auto archive = Open(zip.Finish());
+  ASSERT_TRUE(archive.ok()) << archive.status();
+  std::filesystem::resize_file(folder_ / "a.zip", 10);
+  EXPECT_FALSE((*archive)->Unchanged());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "base/mapped_file.h"
 #include "nlohmann/json.hpp"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/runner/dtype_inputs.h"
@@ -208,7 +209,8 @@ TEST_F(AotExecutableTest, PackedWeightsGoWithTheirVersion) {
   ASSERT_NE(OpenAot("wide2", "wide"), nullptr);
   const int64_t before = AnonymousBytes();
   for (int i = 0; i < 5; ++i) ASSERT_NE(OpenAot("wide2", "wide"), nullptr);
-  EXPECT_LT(AnonymousBytes() - before, kWeights);
+  // malloc may keep one of them for the next.
+  EXPECT_LT(AnonymousBytes() - before, 2 * kWeights);
 }
 
 TEST_F(AotExecutableTest, WhatIsNoMatrixIsNotPacked) {
@@ -218,6 +220,26 @@ TEST_F(AotExecutableTest, WhatIsNoMatrixIsNotPacked) {
   EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(opened.status().message()),
               HasSubstr("'up.bias' can't be packed"));
+}
+
+// Whoever copies a new model over the old one cuts it short first.
+TEST_F(AotExecutableTest, WeightsThatWereWrittenToAnswerNothing) {
+  MappedFile::OutliveLostPages();
+  const std::string program = folder_ / "wide.pt2";
+  std::filesystem::copy_file(Made("wide.pt2"), program);
+  const auto weights = loader_->MapWeights(program);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const auto compiled = loader_->OpenAot(Made("wide2"), *weights);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const Tensor input =
+      MakeTensor(DataType::kFp32, {2, 512}, std::vector<float>(1024, 0.5f));
+  MustRun(**compiled, {input});
+  std::filesystem::resize_file(program, 100);
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status lost = (*compiled)->Run(*context_, {input}).status();
+    EXPECT_EQ(lost.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(lost.message()), HasSubstr("wide.pt2 was written"));
+  }
 }
 
 // How many threads a run makes of a thread that is set to one compute thread.
