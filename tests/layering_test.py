@@ -54,13 +54,18 @@ FENCED = (
     Fenced("prometheus-cpp or civetweb", re.compile(r"prometheus/|(civetweb|CivetServer)\.h"), frozenset({"metrics"})),
 )
 
+# CUDA, and torch's half of it, are in what becomes libstoker_cuda.so: stokerd links neither.
+CUDA = re.compile(r"(cuda|ATen/cuda|c10/cuda|nvml|nvrtc)[a-z_]*(/|\.h)|torch/csrc/.*_cuda\.h|runner/cuda/")
+CUDA_FOLDER = "runner/cuda/"
+CUDA_ROOM = "runner_cuda"
+
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 REAL_TIME = re.compile(r"\babsl::(Now|GetCurrentTimeNanos|SleepFor)\s*\(")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 # Libraries of their own, for who needs that part of a room only.
 PARTS = {
-    "health_client": "rpc", "metrics_page": "metrics", "toolchain": "runner", "traffic": "models", "verdict": "promotion",
+    "health_client": "rpc", "metrics_page": "metrics", CUDA_ROOM: "runner", "toolchain": "runner", "traffic": "models", "verdict": "promotion",
     "warmup_plan": "models",
 }
 CMAKE_SECTIONS = {"NAME", "SRCS", "DEPS", "LIBS", "PRIVATE_LIBS"}
@@ -114,13 +119,17 @@ def file_violations(path: Path, server: Path) -> Iterator[str]:
         for target in reachable(path, server):
             if fenced.pattern.match(target):
                 yield f"{name}: sees {target}, but {fenced.name} stays in {', '.join(sorted(fenced.rooms))}"
+    if not name.startswith(CUDA_FOLDER):
+        for target in reachable(path, server):
+            if CUDA.match(target):
+                yield f"{name}: sees {target}, but CUDA stays in {CUDA_FOLDER}"
     if room != "base" and REAL_TIME.search(COMMENT.sub("", path.read_text())):
         yield f"{name}: asks abseil for the time, expected base/clock.h"
 
 
 def cmake_violations(server: Path) -> Iterator[str]:
     """DEPS of the room() calls, held to the same table."""
-    for path in sorted(server.glob("*/CMakeLists.txt")):
+    for path in sorted(server.rglob("CMakeLists.txt")):
         for call in CMAKE_ROOM.findall(path.read_text()):
             sections: dict[str, list[str]] = {}
             section = ""
@@ -132,6 +141,8 @@ def cmake_violations(server: Path) -> Iterator[str]:
             name = sections.get("NAME", [""])[0]
             room = PARTS.get(name, name)
             for dep in sections.get("DEPS", []):
+                if dep == CUDA_ROOM:
+                    yield f"{path.relative_to(server)}: {name} depends on {dep}, which only libstoker_cuda.so links"
                 of = PARTS.get(dep, dep)
                 if of != room and of not in ALLOWED.get(room, set()):
                     yield f"{path.relative_to(server)}: {room} depends on {dep}, which it may not see"
@@ -167,6 +178,7 @@ def plant(server: Path, files: dict[str, str]) -> None:
         "runner/private.h": "#pragma once\n#include <ATen/ATen.h>\n",
         "runner/executable.cc": '#include "runner/executable.h"\n#include "runner/private.h"\n',
         "models/model.h": '#pragma once\n#include "runner/executable.h"\n// not absl::Now()\n',
+        "runner/cuda/gpu.cc": '#include "runner/executable.h"\n#include <cuda_runtime_api.h>\n',
         "rpc/server.h": "#pragma once\n#include <grpcpp/grpcpp.h>\n",
         "rpc/server.cc": '#include "grpc_service.pb.h"\n#include "models/model.h"\n',
         "main/main.cc": '#include "rpc/server.h"\n#include "models/model.h"\n',
@@ -196,6 +208,10 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("models/x.cc", "#include <cuda_runtime.h>", "torch or CUDA stays in runner"),
         ("models/x.cc", "#include <c10/util/Half.h>", "torch or CUDA stays in runner"),
         ("models/x.cc", '#include "runner/private.h"', "sees ATen/ATen.h"),
+        ("runner/x.cc", "#include <cuda_runtime_api.h>", "CUDA stays in runner/cuda/"),
+        ("runner/x.cc", "#include <c10/cuda/CUDAStream.h>", "CUDA stays in runner/cuda/"),
+        ("runner/x.cc", '#include "runner/cuda/gpu.h"', "CUDA stays in runner/cuda/"),
+        ("runner/CMakeLists.txt", "room(NAME runner SRCS a.cc DEPS runner_cuda)", "only libstoker_cuda.so links"),
         ("runner/executable.h", '#include "runner/private.h"', "models/model.h: sees ATen/ATen.h"),
         ("batching/x.cc", "#include <grpcpp/server.h>", "gRPC or protobuf stays in main, rpc"),
         ("models/x.cc", '#include "grpc_service.pb.h"', "gRPC or protobuf stays in main, rpc"),

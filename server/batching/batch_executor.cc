@@ -36,7 +36,10 @@ BatchExecutor::BatchExecutor(int thread, const BatchRules& rules,
       clock_(clock),
       abandon_(abandon),
       metrics_(metrics, labels),
-      gatherer_(layout_) {}
+      gatherer_(layout_, [&runner, thread](size_t bytes) {
+        return thread == kHere ? Buffer(bytes)
+                               : runner.NewBuffer(thread, bytes);
+      }) {}
 
 void BatchExecutor::Execute(Batch batch) {
   for (const auto& task : batch.tasks) {

@@ -33,6 +33,7 @@
 #include "tensor/dim_expr.h"
 #include "tensor/run_result.h"
 #include "tensor/shape_bucket.h"
+#include "tensor/tensor.h"
 
 namespace stoker {
 
@@ -88,6 +89,11 @@ class BatchRunner {
   // Calls `wait`, which returns when device thread `thread` has something to
   // run again: what the runs compute with is not needed before. On that thread.
   virtual void Idle(int /*thread*/, absl::FunctionRef<void()> wait) { wait(); }
+  // Memory that the inputs of device thread `thread`'s runs are put together
+  // in. On that thread.
+  virtual Buffer NewBuffer(int /*thread*/, size_t bytes) {
+    return Buffer(bytes);
+  }
   // Runs on device thread `thread`. Inputs are 64-byte aligned, padded to the
   // bucket, and valid until Run returns: outputs must own their memory.
   virtual Outcome Run(int thread, int bucket,

@@ -1,6 +1,7 @@
 #include "batching/gather.h"
 
 #include <cstring>
+#include <utility>
 
 #include "batching/padding.h"
 
@@ -21,8 +22,9 @@ bool HasRows(const BatchLayout& layout, size_t input) {
 
 }  // namespace
 
-Gatherer::Gatherer(const BatchLayout& layout)
+Gatherer::Gatherer(const BatchLayout& layout, NewBuffer new_buffer)
     : layout_(layout),
+      new_buffer_(std::move(new_buffer)),
       staging_(layout.inputs.size(), Buffer(0)),
       inputs_(layout.inputs.size()) {}
 
@@ -93,7 +95,7 @@ void Gatherer::GatherRows(size_t index, const Batch& batch, const Tensor& input,
 
 std::byte* Gatherer::Reserve(size_t index, size_t bytes) {
   Buffer& buffer = staging_[index];
-  if (buffer.size() < bytes) buffer = Buffer(bytes);
+  if (buffer.size() < bytes) buffer = new_buffer_(bytes);
   return buffer.data();
 }
 

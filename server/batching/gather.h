@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -18,8 +19,11 @@ namespace stoker {
 
 class Gatherer {
  public:
-  // The layout outlives this object.
-  explicit Gatherer(const BatchLayout& layout);
+  using NewBuffer = std::function<Buffer(size_t bytes)>;
+  // The layout outlives this object. `new_buffer` gives the memory to copy to.
+  explicit Gatherer(
+      const BatchLayout& layout,
+      NewBuffer new_buffer = [](size_t bytes) { return Buffer(bytes); });
 
   // The batch's inputs in `sizes`, which hold the batch's own. An input that
   // needs no padding and is 64-byte aligned already is the task's own tensor;
@@ -42,6 +46,7 @@ class Gatherer {
   std::byte* Reserve(size_t index, size_t bytes);
 
   const BatchLayout& layout_;
+  const NewBuffer new_buffer_;
   std::vector<Buffer> staging_;  // per input
   std::vector<Tensor> inputs_;
 };

@@ -34,8 +34,9 @@ struct CompileRequest {
   std::map<std::string, int64_t>
       sizes;  // graph symbol → size; absent: stays dynamic
   int threads = 1;
-  std::string march;  // "x86-64-v4"
-  int simdlen = 512;  // bits; 0: scalar code
+  std::string march;           // "x86-64-v4"
+  int simdlen = 512;           // bits; 0: scalar code
+  std::string device = "cpu";  // or "cuda:0", of those that the worker sees
 };
 
 struct CompileWorkerOptions {

@@ -18,6 +18,16 @@ absl::Status NoSuchModel(const ModelRepository& repository,
                                           " has no model '", model, "'"));
 }
 
+// Keys of a model on a GPU depend on which one it is, and stokerctl loads
+// nothing that could tell.
+absl::Status CheckKeysKnown(const ModelSpec& spec) {
+  if (!spec.on_gpu()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      spec.Label(), " runs on ", spec.devices.front().Text(),
+      ": its keys depend on that GPU, which only stokerd looks at; its status "
+      "page and 'stokerd --warm-only' show them"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
@@ -28,6 +38,7 @@ absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
     if (version.model == model) newest = &version;
   }
   if (newest == nullptr) return NoSuchModel(repository, model);
+  if (newest->spec.ok()) RETURN_IF_ERROR(CheckKeysKnown(**newest->spec));
   return newest->spec;
 }
 
@@ -74,6 +85,7 @@ absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     found = true;
     if (!version.spec.ok()) return version.spec.status();
     if (!(*version.spec)->compile.enabled) continue;
+    RETURN_IF_ERROR(CheckKeysKnown(**version.spec));
     for (PlannedBucket& bucket :
          BucketsOf(cache, *version.spec, toolchain, cores)) {
       buckets.push_back(std::move(bucket));

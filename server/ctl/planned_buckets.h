@@ -19,7 +19,8 @@ struct PlannedBucket {
   WarmupStep step;
 };
 
-// The newest version of the model. NOT_FOUND for a name that nobody has.
+// The newest version of the model. NOT_FOUND for a name that nobody has,
+// FAILED_PRECONDITION for one that runs on a GPU: here nobody knows its keys.
 absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
     ModelRepository& repository, const std::string& model);
 
@@ -36,7 +37,8 @@ absl::StatusOr<std::vector<double>> PayBackOf(const KernelCache& cache,
                                               int cores);
 
 // Of the model, of all for an empty name. Versions that can't be served are an
-// error for whoever plans with them; NOT_FOUND for a name that nobody has.
+// error for whoever plans with them, as are those on a GPU; NOT_FOUND for a
+// name that nobody has.
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     const KernelCache& cache, ModelRepository& repository,
     const Toolchain& toolchain, int cores, const std::string& model);

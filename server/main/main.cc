@@ -23,6 +23,7 @@
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
 #include "main/first_run_child.h"
+#include "main/gpu_guard.h"
 #include "main/options.h"
 #include "main/process_age.h"
 #include "main/warm_only.h"
@@ -117,7 +118,7 @@ constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
 // Blocks until SIGTERM or SIGINT, which the caller has blocked in every thread,
 // and keeps house meanwhile.
 int WaitForSignal(const sigset_t& signals, KernelCache& cache,
-                  const CacheLimits& limits, Clock& clock) {
+                  const CacheLimits& limits, GpuGuard& gpus, Clock& clock) {
   HeapTrimmer trimmer;
   absl::Time next_eviction = clock.Now() + absl::Seconds(5);
   const timespec interval = {.tv_sec = 5, .tv_nsec = 0};
@@ -126,6 +127,7 @@ int WaitForSignal(const sigset_t& signals, KernelCache& cache,
     if (signal > 0) return signal;
     const absl::Time now = clock.Now();
     trimmer.Look(now);
+    gpus.UpdateMetrics();
     Subprocess::ReapOrphans();
     if (now < next_eviction) continue;
     cache.Evict(limits, now);
@@ -162,6 +164,7 @@ int Serve(const Options& options) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, GpuGuard::kSignal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
@@ -187,8 +190,8 @@ int Serve(const Options& options) {
                                   {"march", toolchain.cpu.march}})
       .Set(1);
 
-  const auto repository =
-      ModelRepository::OpenLater(options.model_repository, options.model_name);
+  const auto repository = ModelRepository::OpenLater(
+      options.model_repository, options.model_name, options.default_device);
   if (options.repository_wait == absl::ZeroDuration()) {
     const absl::Status status = repository->CheckRoot();
     if (!status.ok()) return Die(status);
@@ -203,6 +206,12 @@ int Serve(const Options& options) {
                                          cache.status().message())));
   }
   CompileBroker broker(WorkerOptions(options), **cache, clock, metrics);
+  GpuGuard gpus(options.cuda_library, {.clock = &clock,
+                                       .metrics = &metrics,
+                                       .run_limit = options.gpu_run_limit});
+  // Before anything asks torch for a GPU. What is wrong is said by the models
+  // that want one.
+  if (options.default_device.is_gpu()) gpus.Find().IgnoreError();
   std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
   const std::string machine = MachineId();
   FirstRun first_run(
@@ -220,6 +229,7 @@ int Serve(const Options& options) {
   manager_options.reference = &reference;
   manager_options.refusals = &refusals;
   manager_options.machine = machine;
+  manager_options.gpus = [&gpus] { return gpus.Find(); };
   ModelManager manager(manager_options, *repository, cache->get(), &broker,
                        *loader, clock, metrics);
   const auto await_repository = [&] {
@@ -277,14 +287,24 @@ int Serve(const Options& options) {
   if (!signal.ok()) return Die(signal.status());
   if (*signal == 0) {
     manager.Start();
-    signal = WaitForSignal(signals, **cache, options.cache_limits, clock);
+    signal = WaitForSignal(signals, **cache, options.cache_limits, gpus, clock);
   }
+  const bool gpu_lost = *signal == GpuGuard::kSignal;
+  if (gpu_lost) GpuGuard::EndWithin(options.drain + absl::Seconds(1));
   const absl::Time deadline = clock.Now() + options.drain;
-  spdlog::info("{}: draining for at most {}", strsignal(*signal),
+  spdlog::info("{}: draining for at most {}",
+               gpu_lost ? "a GPU is lost" : strsignal(*signal),
                absl::FormatDuration(options.drain));
   // Running calls are answered by the batchers, so the models go after the
   // wire.
   (*rpc)->Shutdown(deadline);
+  if (gpu_lost) {
+    // Every call is answered. What is left would free memory of a GPU that
+    // refuses every call, where torch's destructors abort.
+    spdlog::info("stopped");
+    std::fflush(nullptr);
+    _exit(GpuGuard::kExitCode);
+  }
   manager.Drain(deadline);
   rpc->reset();
   spdlog::info("stopped");

@@ -14,6 +14,7 @@
 #include "base/cgroup_limits.h"
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
+#include "runner/gpus.h"
 
 namespace stoker {
 namespace {
@@ -79,9 +80,12 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   Options options;
   options.cache = DefaultCacheFolder();
   options.compiler_folder = DefaultCompilerFolder();
+  options.cuda_library = DefaultGpuLibrary();
   options.compile_jobs = DefaultCompileJobs();
 
   int64_t request_mb = DefaultRequestMemory() >> 20;
+  std::string default_device = "cpu";
+  double gpu_run_seconds = absl::ToDoubleSeconds(options.gpu_run_limit);
   double poll_seconds = 0;
   double wait_seconds = 0;
   double rebucket_seconds = 0;
@@ -124,6 +128,22 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
                "refuse to become ready when the cache lacks a bucket");
   app.add_flag("--warm-only", options.warm_only,
                "fill the cache for the repository, print a summary and exit");
+  app.add_option("--default-device", default_device,
+                 "where models run whose model.yaml doesn't say: cpu, cuda:N, "
+                 "cuda:auto, cuda:GPU-<uuid> or cuda:MIG-<uuid>")
+      ->check([](const std::string& text) {
+        const absl::StatusOr<Device> device = ParseDevice(text);
+        return device.ok() ? "" : std::string(device.status().message());
+      })
+      ->capture_default_str();
+  app.add_option("--cuda-library", options.cuda_library,
+                 "libstoker_cuda.so, which is opened where a model asks for a "
+                 "GPU; beside stokerd or in ../lib/stoker unless given");
+  app.add_option("--gpu-run-limit-seconds", gpu_run_seconds,
+                 "time after which a run on a GPU counts as hung, and the "
+                 "process ends")
+      ->check(Seconds(/*zero_allowed=*/false))
+      ->capture_default_str();
   app.add_option("--listen", options.listen, "gRPC address; port 0: any")
       ->check(CheckAddress)
       ->capture_default_str();
@@ -209,6 +229,8 @@ std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
   if (options.model_name.empty()) {
     options.model_name = NameOfFolder(options.model_repository);
   }
+  options.default_device = *ParseDevice(default_device);
+  options.gpu_run_limit = absl::Seconds(gpu_run_seconds);
   options.repository_poll = absl::Seconds(poll_seconds);
   options.repository_wait = absl::Seconds(wait_seconds);
   options.rebucket = absl::Seconds(rebucket_seconds);

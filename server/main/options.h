@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "kernel_cache/eviction.h"
+#include "tensor/device.h"
 
 namespace stoker {
 
@@ -19,6 +20,9 @@ struct Options {
   CacheLimits cache_limits;
   bool require_cache = false;
   bool warm_only = false;
+  Device default_device;     // of models whose model.yaml says none
+  std::string cuda_library;  // libstoker_cuda.so
+  absl::Duration gpu_run_limit = absl::Seconds(120);
   std::string listen = "0.0.0.0:8001";
   std::string metrics_listen = "0.0.0.0:8002";
   absl::Duration repository_poll = absl::ZeroDuration();

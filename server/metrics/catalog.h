@@ -61,7 +61,8 @@ inline constexpr MetricDef kPaddedElements{
 inline constexpr MetricDef kTierRequests{
     "stoker_tier_requests_total", MetricKind::kCounter,
     "model,version,tier,bucket",
-    "Requests by the tier (eager, aot) and bucket that served them; bucket is "
+    "Requests by the tier (eager, aot, graph) and bucket that served them; "
+    "bucket is "
     "none outside all buckets."};
 inline constexpr MetricDef kRowFaults{"stoker_row_faults_total",
                                       MetricKind::kCounter, "model,version",
@@ -106,6 +107,36 @@ inline constexpr MetricDef kBreakEvenRuns{
 inline constexpr MetricDef kWeightsBytes{"stoker_weights_bytes",
                                          MetricKind::kGauge, "model,version",
                                          "Bytes of mapped weights."};
+
+inline constexpr MetricDef kGpuMemory{
+    "stoker_gpu_memory_bytes", MetricKind::kGauge, "device,use",
+    "Device memory that models hold, by use: weights, eager (its own copy of "
+    "the weights), graphs."};
+inline constexpr MetricDef kGpuFreeMemory{
+    "stoker_gpu_free_bytes", MetricKind::kGauge, "device",
+    "Free memory of a GPU that serves, as the driver says."};
+inline constexpr MetricDef kGpuBusy{
+    "stoker_gpu_busy_ratio", MetricKind::kGauge, "device",
+    "Share of the last second in which a kernel ran, as NVML says; absent "
+    "without NVML."};
+inline constexpr MetricDef kGpuPower{
+    "stoker_gpu_power_watts", MetricKind::kGauge, "device",
+    "What the GPU draws, as NVML says; absent without NVML."};
+inline constexpr MetricDef kGpuCopiedBytes{
+    "stoker_gpu_copied_bytes_total", MetricKind::kCounter, "device,direction",
+    "Bytes copied: to_device (weights and inputs) and to_host (answers)."};
+inline constexpr MetricDef kGraphCaptures{
+    "stoker_graph_captures_total", MetricKind::kCounter,
+    "model,version,outcome",
+    "CUDA graphs by what became of them: kept; or refused: unfit (can't be "
+    "captured, or answers otherwise), memory, budget, count, gain; or failed."};
+inline constexpr MetricDef kGraphCaptureSeconds{
+    "stoker_graph_capture_seconds", MetricKind::kHistogram, "model,version",
+    "Time to capture a bucket's graph on one device thread and to check it.",
+    Edges::kOpen};
+inline constexpr MetricDef kGraphBytes{
+    "stoker_graph_bytes", MetricKind::kGauge, "model,version,bucket",
+    "Device memory of a bucket's graphs, on all device threads."};
 
 inline constexpr MetricDef kCompileSeconds{
     "stoker_compile_seconds", MetricKind::kHistogram, "outcome",

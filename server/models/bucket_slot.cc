@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "metrics/catalog.h"
 
 namespace stoker {
@@ -38,7 +39,49 @@ BucketSlot::BucketSlot(std::string name, MetricRegistry& metrics, Labels labels)
 std::shared_ptr<Executable> BucketSlot::executable(int thread) const {
   absl::ReaderMutexLock lock(&mu_);
   const auto index = static_cast<size_t>(thread);
-  return index < executables_.size() ? executables_[index] : nullptr;
+  if (index < graphs_.size()) return graphs_[index];
+  return index < compiled_.size() ? compiled_[index] : nullptr;
+}
+
+std::shared_ptr<Executable> BucketSlot::compiled(int thread) const {
+  absl::ReaderMutexLock lock(&mu_);
+  const auto index = static_cast<size_t>(thread);
+  return index < compiled_.size() ? compiled_[index] : nullptr;
+}
+
+std::vector<std::shared_ptr<Executable>> BucketSlot::all_compiled() const {
+  absl::ReaderMutexLock lock(&mu_);
+  return compiled_;
+}
+
+bool BucketSlot::AddGraphs(
+    const std::vector<std::shared_ptr<Executable>>& compiled,
+    std::vector<std::shared_ptr<Executable>> graphs, double gain,
+    int64_t bytes) {
+  absl::MutexLock lock(&mu_);
+  if (compiled_ != compiled || compiled_.size() != graphs.size()) return false;
+  graphs_.swap(graphs);
+  now_.graph = absl::StrFormat("%.2f x compiled, %.1f MiB", gain,
+                               static_cast<double>(bytes) / (1 << 20));
+  now_.graph_gain = gain;
+  now_.graph_bytes = bytes;
+  metrics_.Gauge(metric::kGraphBytes, labels_).Set(static_cast<double>(bytes));
+  return true;
+}
+
+void BucketSlot::DropGraphs(std::string reason) {
+  std::vector<std::shared_ptr<Executable>> old;  // destroyed without the lock
+  absl::MutexLock lock(&mu_);
+  old = TakeGraphsLocked(std::move(reason));
+}
+
+std::vector<std::shared_ptr<Executable>> BucketSlot::TakeGraphsLocked(
+    std::string why) {
+  if (!graphs_.empty()) metrics_.Gauge(metric::kGraphBytes, labels_).Set(0);
+  now_.graph = std::move(why);
+  now_.graph_gain = 0;
+  now_.graph_bytes = 0;
+  return std::exchange(graphs_, {});
 }
 
 void BucketSlot::SetKey(std::string key) {
@@ -62,8 +105,10 @@ void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
   }
   metrics_.Gauge(metric::kParityError, labels_).Set(verdict.max_abs_error);
   metrics_.Gauge(metric::kSpeedup, labels_).Set(verdict.speedup);
+  std::vector<std::shared_ptr<Executable>> old;  // destroyed without the lock
   absl::MutexLock lock(&mu_);
-  executables_.swap(executables);
+  compiled_.swap(executables);
+  old = TakeGraphsLocked("");  // of the forms that were
   now_.verdict = verdict;
   saved_per_run_ = saved_per_run;
   EnterLocked(BucketState::kCompiled, "");
@@ -75,9 +120,12 @@ void BucketSlot::CountRun() {
 }
 
 bool BucketSlot::Demote(std::string reason) {
-  std::vector<std::shared_ptr<Executable>> old;  // destroyed without the lock
+  // Destroyed without the lock, graphs before what they are of.
+  std::vector<std::shared_ptr<Executable>> old;
+  std::vector<std::shared_ptr<Executable>> graphs;
   absl::MutexLock lock(&mu_);
-  old.swap(executables_);
+  old.swap(compiled_);
+  graphs = TakeGraphsLocked("");
   EnterLocked(BucketState::kEager, std::move(reason));
   return !old.empty();
 }

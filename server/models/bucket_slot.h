@@ -40,6 +40,10 @@ class BucketSlot {
     std::string detail;  // why it stays on eager
     Verdict verdict;
     std::string key;
+    // Of graphs: what they gain, or why there are none; empty: not tried.
+    std::string graph;
+    double graph_gain = 0;  // compiled over captured run time; 0: no graph
+    int64_t graph_bytes = 0;
   };
 
   // `labels`: model, version, bucket.
@@ -47,8 +51,11 @@ class BucketSlot {
 
   const std::string& name() const { return name_; }
 
-  // The executable of device thread `thread`; null: eager.
+  // What device thread `thread` runs: the graph, or the compiled form; null:
+  // eager.
   std::shared_ptr<Executable> executable(int thread) const;
+  // The compiled form, whether or not there is a graph of it.
+  std::shared_ptr<Executable> compiled(int thread) const;
 
   void SetKey(std::string key);
   void SetState(BucketState state);
@@ -56,6 +63,14 @@ class BucketSlot {
   // made them took `compile_seconds`, here or elsewhere.
   void Promote(std::vector<std::shared_ptr<Executable>> executables,
                const Verdict& verdict, double compile_seconds);
+  // Graphs of the compiled forms, one per device thread, `gain` times as fast.
+  // False, and nothing is changed, when these forms aren't the slot's any more.
+  bool AddGraphs(const std::vector<std::shared_ptr<Executable>>& compiled,
+                 std::vector<std::shared_ptr<Executable>> graphs, double gain,
+                 int64_t bytes);
+  // From now on the compiled form itself runs, if there is one.
+  void DropGraphs(std::string reason);
+  std::vector<std::shared_ptr<Executable>> all_compiled() const;
   // One more run of the compiled executable.
   void CountRun();
   // State becomes kEager. Returns whether there was something to lose.
@@ -65,6 +80,9 @@ class BucketSlot {
   bool settled() const;
 
  private:
+  // Empties the graphs; the caller frees what it gets without the lock.
+  std::vector<std::shared_ptr<Executable>> TakeGraphsLocked(std::string why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EnterLocked(BucketState state, std::string detail)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -76,7 +94,8 @@ class BucketSlot {
   mutable absl::Mutex mu_;
   Snapshot now_ ABSL_GUARDED_BY(mu_);
   double saved_per_run_ ABSL_GUARDED_BY(mu_) = 0;  // seconds; 0: nothing
-  std::vector<std::shared_ptr<Executable>> executables_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<Executable>> compiled_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<Executable>> graphs_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -106,13 +106,12 @@ void ModelHandle::SweepCancelled() const { version_->SweepCancelled(); }
 
 struct ModelManager::Impl {
   Impl(ModelManagerOptions opts, ModelRepository& repo,
-       VersionDeps version_deps)
-      : options(opts),
+       ExecutableLoader& loader, VersionDeps version_deps)
+      : options(std::move(opts)),
         repository(repo),
-        turns(opts.cores, *version_deps.clock),
+        devices(options.cores, loader, options.gpus, *version_deps.clock),
         traffic(version_deps.cache),
         deps(std::move(version_deps)) {
-    deps.turns = &turns;
     deps.server_ready = [this] { return Ready(); };
   }
 
@@ -121,10 +120,11 @@ struct ModelManager::Impl {
   void Poll();
   void Follow(const RepositorySnapshot& snapshot);
   void Reconcile();
-  AutoBuckets ChooseBucketsOf(const ModelSpec& spec,
+  AutoBuckets ChooseBucketsOf(const ModelSpec& spec, const Toolchain& toolchain,
                               const ModelTraffic& recorded) const;
   std::shared_ptr<const ModelSpec> WithChosenBuckets(
-      std::shared_ptr<const ModelSpec> spec, ModelTraffic& recorded) const;
+      std::shared_ptr<const ModelSpec> spec, const Toolchain& toolchain,
+      ModelTraffic& recorded) const;
   void Rebucket();
   void Load(const std::shared_ptr<Managed>& managed);
   void Unload(Managed& managed, absl::Time deadline);
@@ -150,7 +150,7 @@ struct ModelManager::Impl {
 
   const ModelManagerOptions options;
   ModelRepository& repository;
-  DeviceTurns turns;      // on this host's cores, for all versions
+  DevicePlaces devices;   // the lifecycle thread's own
   TrafficKeeper traffic;  // the lifecycle thread's own
   VersionDeps deps;
   std::function<void()> listener;  // set before Start
@@ -280,20 +280,22 @@ void ModelManager::Impl::Reconcile() {
 }
 
 AutoBuckets ModelManager::Impl::ChooseBucketsOf(
-    const ModelSpec& spec, const ModelTraffic& recorded) const {
+    const ModelSpec& spec, const Toolchain& toolchain,
+    const ModelTraffic& recorded) const {
   const int threads = ComputeThreads(spec, InstanceCpus(spec), deps.cores);
-  return ChooseAutoBuckets(
-      spec, recorded.Read(),
-      KnownBuckets(*deps.cache, spec, threads, deps.toolchain));
+  return ChooseAutoBuckets(spec, recorded.Read(),
+                           KnownBuckets(*deps.cache, spec, threads, toolchain));
 }
 
 // The spec itself, or one with the buckets that its traffic asks for.
 std::shared_ptr<const ModelSpec> ModelManager::Impl::WithChosenBuckets(
-    std::shared_ptr<const ModelSpec> spec, ModelTraffic& recorded) const {
+    std::shared_ptr<const ModelSpec> spec, const Toolchain& toolchain,
+    ModelTraffic& recorded) const {
   if (!spec->auto_buckets || !spec->compile.enabled || deps.cache == nullptr) {
     return spec;
   }
-  return TakeBuckets(*spec, ChooseBucketsOf(*spec, recorded), recorded);
+  return TakeBuckets(*spec, ChooseBucketsOf(*spec, toolchain, recorded),
+                     recorded);
 }
 
 // Versions whose traffic asks for other buckets by now, or makes more of them
@@ -311,7 +313,8 @@ void ModelManager::Impl::Rebucket() {
     const std::shared_ptr<ModelTraffic> recorded = traffic.Of(*managed->spec);
     std::shared_ptr<const ModelSpec> replacement;
     if (managed->spec->auto_buckets) {
-      AutoBuckets chosen = ChooseBucketsOf(*managed->spec, *recorded);
+      AutoBuckets chosen = ChooseBucketsOf(
+          *managed->spec, managed->running->toolchain(), *recorded);
       if (chosen.changed) {
         replacement = TakeBuckets(*managed->spec, std::move(chosen), *recorded);
       }
@@ -334,14 +337,22 @@ void ModelManager::Impl::Rebucket() {
 
 void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
   Transition(*managed, VersionState::kLoading);
-  VersionDeps with_traffic = deps;
-  with_traffic.traffic = traffic.Of(*managed->spec);
-  with_traffic.samples = traffic.SamplesOf(*managed->spec);
+  absl::StatusOr<Placement> placement = devices.Find(*managed->spec);
+  if (!placement.ok()) {
+    Transition(*managed, VersionState::kFailed,
+               std::string(placement.status().message()));
+    return;
+  }
+  VersionDeps its = deps;
+  its.placement = *std::move(placement);
+  its.toolchain.gpu = its.placement.gpu;
+  its.traffic = traffic.Of(*managed->spec);
+  its.samples = traffic.SamplesOf(*managed->spec);
   managed->running = std::make_shared<ModelVersion>(
       managed->replacement != nullptr
           ? managed->replacement
-          : WithChosenBuckets(managed->spec, *with_traffic.traffic),
-      with_traffic);
+          : WithChosenBuckets(managed->spec, its.toolchain, *its.traffic),
+      its);
   // Events may come after the version was let go, hence the weak pointer.
   managed->loader = Thread(absl::StrCat("load-", managed->model),
                            [this, weak = std::weak_ptr<Managed>(managed),
@@ -506,7 +517,6 @@ ModelManager::ModelManager(ModelManagerOptions options,
   VersionDeps deps;
   deps.cache = cache;
   deps.broker = broker;
-  deps.loader = &loader;
   deps.clock = &clock;
   deps.metrics = &metrics;
   deps.cores = options.cores;
@@ -518,7 +528,8 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.reference = options.reference;
   deps.refusals = options.refusals;
   deps.machine = options.machine;
-  impl_ = std::make_unique<Impl>(options, repository, std::move(deps));
+  impl_ = std::make_unique<Impl>(std::move(options), repository, loader,
+                                 std::move(deps));
 }
 
 ModelManager::~ModelManager() { Drain(absl::InfinitePast()); }

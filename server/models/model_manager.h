@@ -20,6 +20,7 @@
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
+#include "models/device_places.h"
 #include "models/version_report.h"
 #include "models/version_stats.h"
 #include "repository/model_repository.h"
@@ -74,6 +75,8 @@ struct ModelManagerOptions {
   // Hears why buckets stay on eager; the same.
   RecentRefusals* refusals = nullptr;
   std::string machine;  // [a-z0-9]+: what timings are good for
+  // Asked when a model is first to run on a GPU; empty: there are none.
+  DevicePlaces::FindGpus gpus;
 };
 
 class ModelManager {

@@ -40,8 +40,9 @@ BatcherOptions QueueOptions(const ModelSpec& spec, int threads,
                             const Labels& labels) {
   BatcherOptions options;
   options.name = spec.Label();
-  options.threads = spec.instances;
-  options.cores_per_run = threads;
+  options.threads = spec.instances * static_cast<int>(spec.devices.size());
+  // On a GPU, one of the two runs that it takes at a time.
+  options.cores_per_run = spec.on_gpu() ? 1 : threads;
   options.weight = spec.weight;
   options.batching = Batching(spec.dynamic_batching);
   options.labels = labels;
@@ -71,21 +72,41 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       threads_(ComputeThreads(*spec_, cpus_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
       input_names_(InputNames(*spec_)),
-      plan_(MakeWarmupPlan(*spec_, threads_, deps.toolchain)),
+      plan_(MakeWarmupPlan(*spec_, threads_, deps.toolchain,
+                           deps.placement.places.front().name)),
       layout_(LayoutOf(*spec_)),
       stats_(*deps.metrics, labels_, StepNames(plan_)),
-      contexts_(static_cast<size_t>(spec_->instances)),
+      homes_(HomesOf(deps.placement)),
+      contexts_(static_cast<size_t>(threads())),
       inbox_(std::make_shared<Inbox>(plan_.size())),
       attempts_(plan_.size(), 0),
+      graph_tried_(plan_.size(), false),
       leases_(plan_.size()),
       batcher_(QueueOptions(*spec_, threads_, labels_), layout_, *this,
-               *deps.turns, *deps.clock, *deps.metrics) {
+               *deps.placement.turns, *deps.clock, *deps.metrics) {
   for (const WarmupStep& step : plan_) {
     slots_.emplace_back(step.name, *deps_.metrics,
                         With(labels_, "bucket", step.name));
     slots_.back().SetKey(step.request.key.hex());
   }
   UpdateWarmupGauge();
+}
+
+std::vector<ModelVersion::Home> ModelVersion::HomesOf(
+    const Placement& placement) {
+  std::vector<Home> homes;
+  for (const DevicePlace& place : placement.places) {
+    homes.push_back({place, nullptr, nullptr});
+  }
+  return homes;
+}
+
+int ModelVersion::threads() const {
+  return spec_->instances * static_cast<int>(deps_.placement.places.size());
+}
+
+ModelVersion::Home& ModelVersion::HomeOf(int thread) {
+  return homes_[static_cast<size_t>(thread / spec_->instances)];
 }
 
 ModelVersion::~ModelVersion() { Stop(absl::InfinitePast()); }
@@ -159,11 +180,15 @@ void ModelVersion::StartThread(int thread) {
                    Std(pinned.message()));
     }
   }
-  contexts_[index] = deps_.loader->NewContext(threads_);
+  contexts_[index] = HomeOf(thread).place.loader->NewContext(threads_);
 }
 
 void ModelVersion::Idle(int thread, absl::FunctionRef<void()> wait) {
   contexts_[static_cast<size_t>(thread)]->Idle(wait);
+}
+
+Buffer ModelVersion::NewBuffer(int thread, size_t bytes) {
+  return contexts_[static_cast<size_t>(thread)]->NewBuffer(bytes);
 }
 
 BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
@@ -173,7 +198,7 @@ BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
 
 bool ModelVersion::KeepsToThread(int bucket) const {
   // Who confines the instances wants them to run where he said.
-  if (!cpus_.ok() || !cpus_->empty()) return false;
+  if (spec_->on_gpu() || !cpus_.ok() || !cpus_->empty()) return false;
   const auto compiled = slots_[static_cast<size_t>(bucket)].executable(0);
   return compiled == nullptr ? EagerIsOpen() : compiled->KeepsToContext();
 }
@@ -183,7 +208,7 @@ BatchRunner::Outcome ModelVersion::RunHere(int bucket,
   // Sets the thread's number of compute threads, which is the same for all
   // versions.
   thread_local const std::unique_ptr<ExecutionContext> one_thread =
-      deps_.loader->NewContext(1);
+      homes_.front().place.loader->NewContext(1);
   return RunIn(*one_thread, 0, bucket, inputs);
 }
 
@@ -194,6 +219,14 @@ BatchRunner::Outcome ModelVersion::RunIn(ExecutionContext& context, int thread,
     BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
     if (auto compiled = slot.executable(thread)) {
       Outcome outcome{compiled->Run(context, inputs), compiled->tier()};
+      if (outcome.tier == "graph" && !outcome.result.ok() &&
+          !absl::IsUnavailable(outcome.result.status())) {
+        // Memory, or what else: the form below has all that it needs.
+        RefuseGraph(bucket, {"failed", outcome.result.status().ToString()});
+        compiled = slot.compiled(thread);
+        if (compiled == nullptr) return outcome;  // lost meanwhile
+        outcome = {compiled->Run(context, inputs), compiled->tier()};
+      }
       if (outcome.result.ok()) slot.CountRun();
       if (absl::IsDataLoss(outcome.result.status()) && !lost_.exchange(true)) {
         spdlog::error("{}: {}", spec_->Label(),
@@ -207,7 +240,7 @@ BatchRunner::Outcome ModelVersion::RunIn(ExecutionContext& context, int thread,
       FallBack(bucket, "run", outcome.result.status().ToString());
     }
   }
-  absl::StatusOr<std::shared_ptr<Executable>> eager = Eager();
+  absl::StatusOr<std::shared_ptr<Executable>> eager = Eager(thread);
   if (!eager.ok()) return {eager.status(), "eager"};
   return {(*eager)->Run(context, inputs), (*eager)->tier()};
 }
@@ -219,27 +252,31 @@ void ModelVersion::OnBatch(const BatchReport& report) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> ModelVersion::Eager() {
+absl::StatusOr<std::shared_ptr<Executable>> ModelVersion::Eager(int thread) {
+  Home& home = HomeOf(thread);
   absl::MutexLock lock(&eager_mu_);
-  if (eager_ == nullptr) {
-    ASSIGN_OR_RETURN(eager_, deps_.loader->OpenEager(spec_->program_path));
-    spdlog::info("{}: eager tier opened", spec_->Label());
+  if (home.eager == nullptr) {
+    ASSIGN_OR_RETURN(home.eager,
+                     home.place.loader->OpenEager(spec_->program_path));
+    spdlog::info("{}: eager tier opened{}", spec_->Label(),
+                 spec_->on_gpu() ? " on " + home.place.name : "");
   }
-  return eager_;
+  return home.eager;
 }
 
 bool ModelVersion::EagerIsOpen() const {
   if (!eager_mu_.TryLock()) return false;
-  const bool open = eager_ != nullptr;
+  const bool open = homes_.front().eager != nullptr;
   eager_mu_.Unlock();
   return open;
 }
 
 void ModelVersion::LetEagerGo() {
-  std::shared_ptr<Executable> eager;  // freed without the lock
+  // Freed without the lock.
+  std::vector<std::shared_ptr<Executable>> eager(homes_.size());
   absl::MutexLock lock(&eager_mu_);
-  eager.swap(eager_);
-  if (eager != nullptr) {
+  for (size_t i = 0; i < homes_.size(); ++i) eager[i].swap(homes_[i].eager);
+  if (eager.front() != nullptr) {
     spdlog::info("{}: eager tier let go, every bucket is compiled",
                  spec_->Label());
   }

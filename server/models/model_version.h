@@ -25,6 +25,7 @@
 #include "metrics/metrics.h"
 #include "models/bucket_slot.h"
 #include "models/candidate_check.h"
+#include "models/device_places.h"
 #include "models/first_run.h"
 #include "models/reference_run.h"
 #include "models/traffic.h"
@@ -43,12 +44,11 @@ class RecentRefusals;
 struct VersionDeps {
   KernelCache* cache = nullptr;     // null: no cache on this host, eager only
   CompileBroker* broker = nullptr;  // null with a null cache
-  ExecutableLoader* loader = nullptr;
-  DeviceTurns* turns = nullptr;
+  Placement placement;              // of this version
   Clock* clock = nullptr;
   MetricRegistry* metrics = nullptr;
   int cores = 1;
-  Toolchain toolchain;
+  Toolchain toolchain;  // its `gpu` is the placement's
   bool verify_promotions = true;
   bool require_cache = false;
   // Whether verdicts that are stored beside artifacts are taken for granted.
@@ -70,6 +70,7 @@ class ModelVersion final : private BatchRunner {
 
   const ModelSpec& spec() const { return *spec_; }
   VersionStats& stats() { return stats_; }
+  const Toolchain& toolchain() const { return deps_.toolchain; }
 
   // Maps the weights, opens what the cache holds and, where that leaves a
   // bucket without an executable, the eager form. After OK requests can be
@@ -131,8 +132,21 @@ class ModelVersion final : private BatchRunner {
   Outcome RunHere(int bucket, absl::Span<const Tensor> inputs) override;
   void OnBatch(const BatchReport& report) override;
 
+  Buffer NewBuffer(int thread, size_t bytes) override;
+
+  // One of the version's devices, with what is there once.
+  struct Home {
+    DevicePlace place;
+    std::shared_ptr<WeightStore> weights;  // written by Load
+    std::shared_ptr<Executable> eager;     // guarded by eager_mu_
+  };
+  static std::vector<Home> HomesOf(const Placement& placement);
+  // Device threads are dealt out by homes, `instances` to each.
+  int threads() const;
+  Home& HomeOf(int thread);
+
   // Eager comes back when it was let go: whoever needs it first opens it.
-  absl::StatusOr<std::shared_ptr<Executable>> Eager()
+  absl::StatusOr<std::shared_ptr<Executable>> Eager(int thread = 0)
       ABSL_LOCKS_EXCLUDED(eager_mu_);
   void LetEagerGo() ABSL_LOCKS_EXCLUDED(eager_mu_);
   // False while it opens, too.
@@ -141,7 +155,7 @@ class ModelVersion final : private BatchRunner {
   Outcome RunIn(ExecutionContext& context, int thread, int bucket,
                 absl::Span<const Tensor> inputs);
   // Where the instances run, for the log.
-  std::string Placement() const;
+  std::string WhereItRuns() const;
   // FAILED_PRECONDITION, with their names and keys, when the cache lacks
   // entries that `require_cache` insists on.
   absl::Status RequireCache(absl::Span<const WarmupStep* const> missing) const;
@@ -186,6 +200,22 @@ class ModelVersion final : private BatchRunner {
                const Verdict& verdict, absl::Duration first_run);
   void FallBack(int bucket, std::string_view reason_label, std::string reason);
 
+  // Graphs of the compiled buckets, the largest first, where there is a GPU
+  // and they gain something; once for each bucket. Never fails the version.
+  void CaptureGraphs();
+  // Nothing, or why the bucket goes on without: a label for metrics and a
+  // sentence.
+  struct GraphRefusal {
+    std::string_view label;
+    std::string reason;
+  };
+  std::optional<GraphRefusal> CaptureGraph(const WarmupStep& step,
+                                           int64_t max_bytes, int64_t& bytes);
+  absl::StatusOr<CapturedGraph> CaptureOn(int thread, int bucket,
+                                          absl::Span<const Tensor> inputs,
+                                          int64_t max_bytes);
+  void RefuseGraph(int bucket, const GraphRefusal& refusal);
+
   // Those that traffic asked for most come first.
   std::deque<const WarmupStep*> InOrderOfDemand(
       std::vector<const WarmupStep*> steps) const;
@@ -219,17 +249,15 @@ class ModelVersion final : private BatchRunner {
   VersionStats stats_;
   std::deque<BucketSlot> slots_;  // by bucket
 
-  // Written by Load before the first Enqueue.
-  std::shared_ptr<WeightStore> weights_;
+  std::vector<Home> homes_;
 
   std::atomic<bool> lost_ = false;  // it was said that the weights are
 
   // Each element is used by its device thread only, after StartThread.
   std::vector<std::unique_ptr<ExecutionContext>> contexts_;
 
-  mutable absl::Mutex
-      eager_mu_;  // held while opening: one open, the others wait
-  std::shared_ptr<Executable> eager_ ABSL_GUARDED_BY(eager_mu_);
+  // Held while opening: one open, the others wait. Guards the homes' `eager`.
+  mutable absl::Mutex eager_mu_;
 
   // How fast the warm-up goes.
   struct Pace {
@@ -243,7 +271,10 @@ class ModelVersion final : private BatchRunner {
 
   const std::shared_ptr<Inbox> inbox_;
   // Of Load's and WarmUp's thread.
-  std::vector<int> attempts_;                    // by bucket
+  std::vector<int> attempts_;      // by bucket
+  std::vector<bool> graph_tried_;  // likewise
+  int graphs_kept_ = 0;
+  int64_t graph_bytes_ = 0;  // of these, on the device that has most
   absl::Time submitted_ = absl::InfinitePast();  // the last compile
   std::deque<const WarmupStep*> to_compile_;     // not asked for yet
   absl::Duration spent_ = absl::ZeroDuration();  // on compiles

@@ -137,6 +137,11 @@ std::string VerdictNoteName(const ModelSpec& spec) {
                       Circumstances(spec), ".json");
 }
 
+std::string GraphNoteName(const ModelSpec& spec) {
+  return absl::StrCat(Absl(KernelCache::kGraphNotePrefix), Circumstances(spec),
+                      ".json");
+}
+
 std::string ReproducerNoteName(const ModelSpec& spec) {
   return absl::StrCat(Absl(KernelCache::kReproducerNotePrefix),
                       Circumstances(spec), ".safetensors");

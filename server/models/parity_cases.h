@@ -43,5 +43,7 @@ std::vector<bool> Paddable(const ModelSpec& spec);
 // artifact does not is in the name: weights, ranges, padding, tolerances.
 std::string VerdictNoteName(const ModelSpec& spec);
 std::string ReproducerNoteName(const ModelSpec& spec);
+// Likewise: what a CUDA graph of it gains.
+std::string GraphNoteName(const ModelSpec& spec);
 
 }  // namespace stoker

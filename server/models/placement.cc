@@ -32,6 +32,7 @@ absl::StatusOr<CpuSets> InstanceCpus(const ModelSpec& spec) {
 int ComputeThreads(const ModelSpec& spec, const absl::StatusOr<CpuSets>& cpus,
                    int cores) {
   if (spec.threads > 0) return spec.threads;
+  if (spec.on_gpu()) return 1;  // they launch kernels, and wait
   if (cpus.ok() && cpus->size() == 1 && spec.instances > 1) {
     cores = static_cast<int>(cpus->front().size());
   } else if (cpus.ok() && !cpus->empty()) {

@@ -36,6 +36,8 @@ VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels,
                                      With(with_bucket, "tier", "eager")));
     aot_.push_back(metrics.Counter(metric::kTierRequests,
                                    With(with_bucket, "tier", "aot")));
+    graph_.push_back(metrics.Counter(metric::kTierRequests,
+                                     With(with_bucket, "tier", "graph")));
   };
   add("none");
   for (const std::string& bucket : buckets) add(bucket);
@@ -45,7 +47,10 @@ void VersionStats::RecordSuccess(const InferResult& result, int64_t rows,
                                  absl::Duration total, absl::Time now) {
   ok_.Add();
   const auto bucket = static_cast<size_t>(result.bucket + 1);
-  (result.tier == "aot" ? aot_ : eager_).at(bucket).Add();
+  std::vector<Counter>& tier = result.tier == "graph" ? graph_
+                               : result.tier == "aot" ? aot_
+                                                      : eager_;
+  tier.at(bucket).Add();
   request_seconds_.Observe(absl::ToDoubleSeconds(total));
   absl::MutexLock lock(&mu_);
   totals_.inference_count += static_cast<uint64_t>(rows);

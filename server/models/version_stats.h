@@ -57,6 +57,7 @@ class VersionStats {
   // By bucket, the one outside all buckets first.
   std::vector<Counter> eager_;
   std::vector<Counter> aot_;
+  std::vector<Counter> graph_;
   Histogram request_seconds_;
   mutable absl::Mutex mu_;
   StatsSnapshot totals_ ABSL_GUARDED_BY(mu_);

@@ -46,9 +46,12 @@ std::string_view FallbackReason(const absl::Status& status) {
 absl::Status ModelVersion::Load() {
   RETURN_IF_ERROR(cpus_.status());
   spdlog::info("{}: {} instance{} of {} thread{}, {}", spec_->Label(),
-               spec_->instances, spec_->instances == 1 ? "" : "s", threads_,
-               threads_ == 1 ? "" : "s", Placement());
-  ASSIGN_OR_RETURN(weights_, deps_.loader->MapWeights(spec_->program_path));
+               threads(), threads() == 1 ? "" : "s", threads_,
+               threads_ == 1 ? "" : "s", WhereItRuns());
+  for (Home& home : homes_) {
+    ASSIGN_OR_RETURN(home.weights,
+                     home.place.loader->MapWeights(spec_->program_path));
+  }
   deps_.metrics->Gauge(metric::kWeightsBytes, labels_)
       .Set(static_cast<double>(spec_->weights_bytes));
   const bool may_compile = spec_->compile.enabled && deps_.cache != nullptr;
@@ -84,7 +87,10 @@ absl::Status ModelVersion::Load() {
   UpdateWarmupGauge();
   RETURN_IF_ERROR(RequireCache(missing));
   const bool eager_needed = slots_.empty() || !AllIn({BucketState::kCompiled});
-  return eager_needed ? ProveEager() : absl::OkStatus();
+  if (eager_needed) return ProveEager();
+  // Ready means at full speed, where nobody asked to be ready at once.
+  if (spec_->ready_when == ReadyWhen::kWarm) CaptureGraphs();
+  return absl::OkStatus();
 }
 
 absl::Status ModelVersion::RequireCache(
@@ -101,7 +107,7 @@ absl::Status ModelVersion::RequireCache(
       "; 'stokerctl cache explain' tells why"));
 }
 
-std::string ModelVersion::Placement() const {
+std::string ModelVersion::WhereItRuns() const {
   if (!cpus_.ok() || cpus_->empty()) {
     return absl::StrCat("on any of the CPUs ", CpuList(UsableCpus()));
   }
@@ -230,6 +236,8 @@ void ModelVersion::WarmUp() {
     SubmitCompiles();
   }
   if (!slots_.empty() && AllIn({BucketState::kCompiled})) LetEagerGo();
+  // With the memory that eager had.
+  CaptureGraphs();
 }
 
 std::deque<ModelVersion::Arrival> ModelVersion::WaitForArrivals() {
@@ -394,7 +402,9 @@ void ModelVersion::HandleArrival(Arrival arrival) {
 
 std::vector<absl::Status> ModelVersion::Survive(
     absl::Span<const CacheEntry> entries) const {
-  if (deps_.first_run == nullptr) {
+  // On a GPU a child would take a second, and as much memory again, to try code
+  // whose architecture has been looked at.
+  if (deps_.first_run == nullptr || spec_->on_gpu()) {
     return std::vector<absl::Status>(entries.size(), absl::OkStatus());
   }
   return deps_.first_run->Check(spec_->program_path, threads_, entries);
@@ -463,9 +473,10 @@ absl::StatusOr<std::vector<std::shared_ptr<Executable>>> ModelVersion::Open(
     const CacheEntry& entry) {
   std::vector<std::shared_ptr<Executable>> executables;
   const std::string& folder = entry.verified->path();
-  for (int thread = 0; thread < spec_->instances; ++thread) {
+  for (int thread = 0; thread < threads(); ++thread) {
     const absl::Time start = deps_.clock->Now();
-    auto opened = deps_.loader->OpenAot(folder, weights_);
+    const Home& home = HomeOf(thread);
+    auto opened = home.place.loader->OpenAot(folder, home.weights);
     if (!opened.ok()) {
       return absl::Status(opened.status().code(),
                           absl::StrReplaceAll(opened.status().message(),
@@ -548,7 +559,7 @@ absl::Status ModelVersion::MeasureAgain(const WarmupStep& step,
     ASSIGN_OR_RETURN(opened, OpenAndRun(step, entry, Survive({&entry, 1})[0]));
   }
   const std::shared_ptr<Executable> candidate =
-      serves ? slot.executable(0) : opened.executables.front();
+      serves ? slot.compiled(0) : opened.executables.front();
   if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
   RETURN_IF_ERROR(Checker().Measure(*eager, *candidate, bucket(step.bucket),
                                     entry.bytes, verdict));
@@ -588,6 +599,7 @@ void ModelVersion::Promote(const WarmupStep& step, const CacheEntry& entry,
   spdlog::info("{} {}: compiled, max error {:.2g}, {:.2f} x eager, key {}",
                spec_->Label(), step.name, verdict.max_abs_error,
                verdict.speedup, step.request.key.Short());
+  graph_tried_[static_cast<size_t>(step.bucket)] = false;
 }
 
 }  // namespace stoker

@@ -27,17 +27,42 @@ constexpr std::pair<const char*, const char*> kInductorOptions[] = {
     {"aot_inductor.compile_wrapper_opt_level", "\"O0\""},
 };
 
+const char* PrecisionName(ComputePrecision precision) {
+  switch (precision) {
+    case ComputePrecision::kFloat32:
+      return "float32";
+    case ComputePrecision::kBfloat16:
+      return "bfloat16";
+    case ComputePrecision::kFloat16:
+      return "float16";
+    case ComputePrecision::kTf32:
+      return "tf32";
+  }
+  return "?";
+}
+
 // What is as usual adds nothing: levers that came later left old keys as they
 // were.
 void AddLevers(const CompileSpec& spec, KeyFactors& factors) {
-  if (spec.precision == ComputePrecision::kBfloat16) {
-    factors["precision"] = "bfloat16";
+  if (spec.precision != ComputePrecision::kFloat32) {
+    factors["precision"] = PrecisionName(spec.precision);
   }
   if (spec.deterministic) factors["inductor.deterministic"] = "true";
   if (!spec.passes_digest.empty()) factors["passes"] = spec.passes_digest;
   for (const auto& [option, value] : spec.options) {
     factors[absl::StrCat("inductor.", option)] = value;
   }
+}
+
+// Which of several equal GPUs it is doesn't matter.
+void AddGpu(const Toolchain& toolchain, KeyFactors& factors) {
+  const GpuTarget gpu = toolchain.gpu.value_or(GpuTarget{});
+  factors["cuda.arch"] = gpu.arch;
+  factors["cuda.sms"] = absl::StrCat(gpu.sms);
+  factors["cuda.memory_gib"] = absl::StrCat(gpu.memory_gib);
+  factors["cuda.driver"] = gpu.driver;
+  factors["cuda.toolkit"] = toolchain.cuda;
+  factors["triton"] = toolchain.triton;
 }
 
 KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
@@ -48,13 +73,17 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
       {"graph", spec.program_digest},
       {"torch", toolchain.torch},
       {"torch.git", toolchain.torch_git},
-      {"device", "cpu"},
+      {"device", spec.on_gpu() ? "cuda" : "cpu"},
       {"cpu.march", toolchain.cpu.march},
-      {"cpu.simdlen", absl::StrCat(toolchain.cpu.simdlen)},
-      {"cpu.threads", absl::StrCat(threads)},
       {"cxx", toolchain.cxx},
       {"libc", toolchain.libc},
   };
+  if (spec.on_gpu()) {
+    AddGpu(toolchain, factors);
+  } else {
+    factors["cpu.simdlen"] = absl::StrCat(toolchain.cpu.simdlen);
+    factors["cpu.threads"] = absl::StrCat(threads);
+  }
   for (const auto& [option, value] : kInductorOptions) {
     factors[absl::StrCat("inductor.", option)] = value;
   }
@@ -69,7 +98,8 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
 }  // namespace
 
 std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
-                                       const Toolchain& toolchain) {
+                                       const Toolchain& toolchain,
+                                       const std::string& device) {
   const std::vector<std::string> names = spec.DimensionNames();
   std::vector<WarmupStep> plan;
   for (size_t b = 0; b < spec.buckets.size(); ++b) {
@@ -85,7 +115,7 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
                     name,
                     {key, factors, spec.Label(), name, spec.program_path,
                      spec.compile.passes_path, sizes, threads,
-                     toolchain.cpu.march, toolchain.cpu.simdlen}});
+                     toolchain.cpu.march, toolchain.cpu.simdlen, device}});
   }
   return plan;
 }

@@ -18,7 +18,10 @@ struct WarmupStep {
 
 // One step per bucket, in the spec's order. `threads` are the compute threads
 // per device thread; they are baked into the code and so are part of the key.
+// For a model on a GPU `toolchain.gpu` is set, and `device` is the one that
+// compiles, "cuda:0".
 std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
-                                       const Toolchain& toolchain);
+                                       const Toolchain& toolchain,
+                                       const std::string& device = "cpu");
 
 }  // namespace stoker

@@ -71,6 +71,17 @@ void ReadOptions(const YamlValue& value, CompileSpec& spec) {
   }
 }
 
+void ReadPrecision(const YamlValue& value, bool on_gpu, CompileSpec& spec) {
+  if (!on_gpu && (value.text() == "float16" || value.text() == "tf32")) {
+    return value.Error("float32 or bfloat16 (this one is for GPUs)");
+  }
+  const int choice =
+      on_gpu
+          ? value.Choice({"float32", "bfloat16", "float16", "tf32"}).value_or(0)
+          : value.Choice({"float32", "bfloat16"}).value_or(0);
+  spec.precision = static_cast<ComputePrecision>(choice);
+}
+
 void ReadPasses(const YamlValue& value, const std::string& folder,
                 CompileSpec& spec) {
   const std::filesystem::path named = value.text();
@@ -89,7 +100,7 @@ void ReadPasses(const YamlValue& value, const std::string& folder,
 
 }  // namespace
 
-void ReadCompile(const YamlValue& value, const std::string& folder,
+void ReadCompile(const YamlValue& value, const std::string& folder, bool on_gpu,
                  CompileSpec& spec) {
   if (!value.is_map()) {
     spec.enabled = value.Bool("true, false or a map of levers").value_or(true);
@@ -101,8 +112,7 @@ void ReadCompile(const YamlValue& value, const std::string& folder,
   if (!entries) return;
   for (const auto& [name, field] : *entries) {
     if (name == "precision") {
-      const int choice = field.Choice({"float32", "bfloat16"}).value_or(0);
-      spec.precision = static_cast<ComputePrecision>(choice);
+      ReadPrecision(field, on_gpu, spec);
     } else if (name == "deterministic") {
       spec.deterministic = field.Bool().value_or(false);
     } else if (name == "budget_seconds") {

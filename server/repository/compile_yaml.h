@@ -11,7 +11,7 @@ namespace stoker {
 // `compile: false`, or a map of levers. Mistakes are noted in the value's
 // errors. `folder`: where a file with passes is looked for, which is read for
 // its digest.
-void ReadCompile(const YamlValue& value, const std::string& folder,
+void ReadCompile(const YamlValue& value, const std::string& folder, bool on_gpu,
                  CompileSpec& spec);
 
 }  // namespace stoker

@@ -126,12 +126,14 @@ absl::StatusOr<std::vector<int64_t>> FindVersions(const ModelFolder& model) {
 }
 
 absl::StatusOr<std::shared_ptr<const ModelSpec>> ReadSpec(
-    const ModelFolder& model, int64_t version, const std::string& yaml) {
+    const ModelFolder& model, int64_t version, const std::string& yaml,
+    const Device& default_device) {
   const std::string path = model.ProgramPath(version);
   RETURN_IF_ERROR(CheckRegular(path));
   ASSIGN_OR_RETURN(ModelSpec spec, ReadProgram(path));
   spec.name = model.name;
   spec.version = version;
+  spec.devices = {default_device};
   RETURN_IF_ERROR(ApplyModelYaml(yaml, model.YamlPath(), spec));
   return std::make_shared<const ModelSpec>(std::move(spec));
 }
@@ -158,6 +160,7 @@ struct ModelRepository::Impl {
 
   std::string root;
   std::string single_model_name;
+  Device default_device;
   KnownVersions known;  // of the last poll, by program path and version
 };
 
@@ -210,8 +213,9 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
         IsLasting(last->second.spec.status())) {
       seen.insert(known.extract(last));
     } else {
-      seen.emplace(std::pair(path, version),
-                   Known{stamps, ReadSpec(model, version, *yaml)});
+      seen.emplace(
+          std::pair(path, version),
+          Known{stamps, ReadSpec(model, version, *yaml, default_device)});
     }
     snapshot.push_back({model.name, version, seen.at({path, version}).spec});
   }
@@ -224,20 +228,22 @@ ModelRepository::~ModelRepository() = default;
 const std::string& ModelRepository::root() const { return impl_->root; }
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
-    std::string root, std::string single_model_name) {
-  auto repository = OpenLater(std::move(root), std::move(single_model_name));
+    std::string root, std::string single_model_name, Device default_device) {
+  auto repository = OpenLater(std::move(root), std::move(single_model_name),
+                              std::move(default_device));
   RETURN_IF_ERROR(repository->CheckRoot());
   return repository;
 }
 
 std::unique_ptr<ModelRepository> ModelRepository::OpenLater(
-    std::string root, std::string single_model_name) {
+    std::string root, std::string single_model_name, Device default_device) {
   auto impl = std::make_unique<Impl>();
   std::error_code error;
   impl->root = std::filesystem::absolute(root, error).lexically_normal();
   if (error || root.empty()) impl->root = std::move(root);
   if (impl->root.size() > 1 && impl->root.back() == '/') impl->root.pop_back();
   impl->single_model_name = std::move(single_model_name);
+  impl->default_device = std::move(default_device);
   return std::unique_ptr<ModelRepository>(new ModelRepository(std::move(impl)));
 }
 

@@ -30,14 +30,17 @@ struct DesiredVersion {
 // Sorted by model, then version.
 using RepositorySnapshot = std::vector<DesiredVersion>;
 
+// Its model.yaml, or without one the whole server, says where a model runs.
 class ModelRepository {
  public:
   // NOT_FOUND when `root` is not a readable folder.
   static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(
-      std::string root, std::string single_model_name);
+      std::string root, std::string single_model_name,
+      Device default_device = {});
   // The same for a root that may appear later: until then Poll fails.
   static std::unique_ptr<ModelRepository> OpenLater(
-      std::string root, std::string single_model_name);
+      std::string root, std::string single_model_name,
+      Device default_device = {});
 
   // NOT_FOUND while the root is not a readable folder. Any thread.
   absl::Status CheckRoot() const;

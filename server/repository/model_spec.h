@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "tensor/device.h"
 #include "tensor/dim_expr.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
@@ -75,8 +76,9 @@ struct ParitySpec {
   int recorded = 0;  // requests of the traffic that are kept to be tried too
 };
 
-// What linear layers are computed in; everything else stays as exported.
-enum class ComputePrecision { kFloat32, kBfloat16 };
+// What linear layers are computed in; everything else stays as exported. The
+// last two are for GPUs only.
+enum class ComputePrecision { kFloat32, kBfloat16, kFloat16, kTf32 };
 
 // How the model's compiled forms are made, which is in their keys.
 struct CompileSpec {
@@ -92,6 +94,12 @@ struct CompileSpec {
   std::string passes_digest;  // SHA-256 of its content
   // TorchInductor's options by name, as JSON.
   std::map<std::string, std::string> options;
+};
+
+// CUDA graphs of the buckets, on a GPU (models/graphs.cc).
+struct GraphSpec {
+  bool enabled = true;
+  int64_t max_bytes = int64_t{1} << 30;  // of device memory, for each device
 };
 
 struct ModelSpec {
@@ -117,8 +125,11 @@ struct ModelSpec {
   bool auto_buckets = false;
   ReadyWhen ready_when = ReadyWhen::kWarm;
   Unmatched unmatched = Unmatched::kEager;
-  int threads = 0;  // per instance; 0: cores / instances
-  int instances = 1;
+  // Where it runs; either the processor alone or GPUs.
+  std::vector<Device> devices = {Device{}};
+  GraphSpec graphs;
+  int threads = 0;    // per instance; 0: cores / instances, or 1 on a GPU
+  int instances = 1;  // on each device
   // CPUs of each instance, or one entry for all; empty: not confined.
   std::vector<std::vector<int>> cpus;
   std::optional<int> numa_node;  // whose CPUs, where `cpus` is empty
@@ -130,6 +141,7 @@ struct ModelSpec {
   // "minilm:1", for logs and errors.
   std::string Label() const;
   std::vector<std::string> DimensionNames() const;
+  bool on_gpu() const { return devices.front().is_gpu(); }
 };
 
 }  // namespace stoker

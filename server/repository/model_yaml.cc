@@ -27,13 +27,19 @@ constexpr int64_t kDefaultMaxBatch = 8;
 // thousands of elements some are far off, and all together hardly.
 constexpr double kBfloat16Tolerance = 2e-1;
 constexpr double kBfloat16Rms = 2e-2;
+// The same of 11 bits.
+constexpr double kFloat16Tolerance = 3e-2;
+constexpr double kFloat16Rms = 3e-3;
+// One computes while the other's inputs and answers are copied.
+constexpr int kInstancesOnGpu = 2;
 
 const std::vector<std::string>& FieldNames() {
   static const auto* const names = new std::vector<std::string>{
       "ready_when", "versions",         "max_batch_size", "dimensions",
       "inputs",     "buckets",          "unmatched",      "compile",
       "threads",    "instances",        "cpus",           "numa_node",
-      "weight",     "dynamic_batching", "parity"};
+      "weight",     "dynamic_batching", "parity",         "device",
+      "graphs"};
   return *names;
 }
 
@@ -120,12 +126,15 @@ class SpecEditor {
       const bool reject = value->Choice({"eager", "reject"}) == 1;
       spec_.unmatched = reject ? Unmatched::kReject : Unmatched::kEager;
     }
+    if (const YamlValue* value = Find("device")) ReadDevices(*value);
+    if (const YamlValue* value = Find("graphs")) ReadGraphs(*value);
     if (const YamlValue* value = Find("compile")) {
-      ReadCompile(*value, folder_, spec_.compile);
+      ReadCompile(*value, folder_, spec_.on_gpu(), spec_.compile);
     }
     if (const YamlValue* value = Find("threads")) {
       value->ReadInt(0, 1024, spec_.threads);
     }
+    if (spec_.on_gpu()) spec_.instances = kInstancesOnGpu;
     if (const YamlValue* value = Find("instances")) {
       value->ReadInt(1, 64, spec_.instances);
     }
@@ -145,14 +154,12 @@ class SpecEditor {
       FillBuckets(root);
     }
     FillMaxBatch();
-    if (spec_.compile.precision == ComputePrecision::kBfloat16) {
-      spec_.parity.rtol = spec_.parity.atol = kBfloat16Tolerance;
-      spec_.parity.rms = kBfloat16Rms;
-    }
+    FillParity();
     if (const YamlValue* value = Find("parity")) ReadParity(*value);
     if (const YamlValue* value = Find("dynamic_batching")) {
       ReadDynamicBatching(*value, spec_.max_batch_size, spec_.dynamic_batching);
-      if (spec_.dynamic_batching.preserve_ordering && spec_.instances > 1) {
+      const bool several = spec_.instances > 1 || spec_.devices.size() > 1;
+      if (spec_.dynamic_batching.preserve_ordering && several) {
         value->Error("preserve_ordering: false with more than one instance",
                      "true");
       }
@@ -165,6 +172,52 @@ class SpecEditor {
       if (name == field) return &value;
     }
     return nullptr;
+  }
+
+  void FillParity() {
+    if (spec_.compile.precision == ComputePrecision::kBfloat16) {
+      spec_.parity.rtol = spec_.parity.atol = kBfloat16Tolerance;
+      spec_.parity.rms = kBfloat16Rms;
+    } else if (spec_.compile.precision != ComputePrecision::kFloat32) {
+      spec_.parity.rtol = spec_.parity.atol = kFloat16Tolerance;
+      spec_.parity.rms = kFloat16Rms;
+    }
+  }
+
+  void ReadDevices(const YamlValue& value) {
+    const std::vector<YamlValue> words =
+        value.is_list() ? *value.List() : std::vector<YamlValue>{value};
+    std::vector<Device> devices;
+    for (const YamlValue& word : words) {
+      const absl::StatusOr<Device> device = ParseDevice(word.text());
+      if (!device.ok()) return word.Error(kDeviceForms);
+      if (words.size() > 1 &&
+          (!device->is_gpu() || device->kind == Device::Kind::kAnyGpu)) {
+        return word.Error("GPUs by index or UUID in a list");
+      }
+      if (std::find(devices.begin(), devices.end(), *device) != devices.end()) {
+        return word.Error("each device once");
+      }
+      devices.push_back(*device);
+    }
+    if (devices.empty()) return value.Error(kDeviceForms, "an empty list");
+    spec_.devices = std::move(devices);
+  }
+
+  void ReadGraphs(const YamlValue& value) {
+    if (!value.is_map()) {
+      spec_.graphs.enabled =
+          value.Bool("true, false or {memory_mb: N}").value_or(true);
+      return;
+    }
+    const auto entries = value.Map({"memory_mb"});
+    if (!entries) return;
+    constexpr int64_t kMostMb = 1 << 20;
+    for (const auto& [name, field] : *entries) {
+      if (const auto mb = field.Int(1, kMostMb)) {
+        spec_.graphs.max_bytes = *mb << 20;
+      }
+    }
   }
 
   void ReadCpus(const YamlValue& value) {

@@ -32,9 +32,6 @@ class AotExecutable : public Executable {
       std::shared_ptr<WeightStore> weights,
       std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner);
 
-  // Compiled code doesn't look at what it is given: a wrong shape reads or
-  // writes foreign memory.
-  absl::Status CheckInputs(absl::Span<const Tensor> inputs) const;
   absl::StatusOr<RunResult> SplitOutputs(
       std::vector<at::Tensor> values,
       absl::Span<const at::Tensor> inputs) const;

@@ -110,6 +110,25 @@ absl::StatusOr<std::set<std::string>> Names(const json& document,
   return names;
 }
 
+// The fields that only an artifact for a GPU has.
+absl::Status ReadGpu(const json& document, ArtifactManifest& manifest) {
+  const json& device = Member(document, "device");
+  if (device.is_object()) return absl::OkStatus();  // not there
+  ASSIGN_OR_RETURN(manifest.device, Text(document, "device"));
+  if (manifest.device == "cpu") return absl::OkStatus();
+  if (manifest.device != "cuda") return Malformed("device", "cpu or cuda");
+  ASSIGN_OR_RETURN(manifest.gpu_arch,
+                   Text(Member(document, "factors"), "cuda.arch"));
+  const json& capturable = Member(document, "capturable");
+  if (!capturable.is_boolean()) return Malformed("capturable", "a boolean");
+  if (capturable.get<bool>()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(manifest.not_capturable, Text(document, "not_capturable"));
+  if (manifest.not_capturable.empty()) {
+    return Malformed("not_capturable", "a reason");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
@@ -148,6 +167,7 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
     if (!name.is_string()) return Malformed("constants", "strings");
     manifest.constants.push_back(name.get<std::string>());
   }
+  RETURN_IF_ERROR(ReadGpu(document, manifest));
   ASSIGN_OR_RETURN(manifest.packed, Names(document, "packed"));
   ASSIGN_OR_RETURN(manifest.packed_as, TorchType(document, "packed_as"));
   return manifest;

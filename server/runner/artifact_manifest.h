@@ -42,6 +42,11 @@ struct ArtifactManifest {
   std::vector<std::string> constants;  // qualified names that it must be given
   std::set<std::string> packed;        // those that it takes in oneDNN's layout
   DataType packed_as = DataType::kFp32;  // of these, once packed
+  std::string device = "cpu";            // or "cuda"
+  std::string gpu_arch;                  // "sm_90"; empty for a CPU
+  // Why its runs can't be captured as a CUDA graph, in one line; empty: they
+  // can.
+  std::string not_capturable;
 };
 
 // INVALID_ARGUMENT naming the first field that is missing or malformed.

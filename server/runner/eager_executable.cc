@@ -22,6 +22,7 @@ EagerExecutable::EagerExecutable(const std::string& pt2_path,
 absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
     const std::string& pt2_path) {
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  RETURN_IF_ERROR(archive->CheckRunsOnCpu());
   const ProgramEffects effects = ScanProgramEffects(archive->program());
   try {
     return std::shared_ptr<Executable>(new EagerExecutable(

@@ -33,7 +33,7 @@ class Executable {
   // loops that are cut for a fixed number of threads take those anyway.
   virtual bool KeepsToContext() const = 0;
 
-  // "eager" or "aot": the value of the metrics' label `tier`.
+  // "eager", "aot" or "graph": the value of the metrics' label `tier`.
   virtual std::string_view tier() const = 0;
 };
 

@@ -4,19 +4,29 @@
 // inside.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "runner/executable.h"
 
 namespace stoker {
 
-// A program's weights and constants, mapped once from its .pt2 (the page cache
-// is shared by all processes) and borrowed by every compiled artifact of the
-// version.
+// A program's weights and constants, once for each device: mapped from its .pt2
+// (the page cache is shared by all processes), or copied to a GPU. Borrowed by
+// every compiled artifact of the version there.
 class WeightStore;
 
+// The runs of a compiled form as one CUDA graph.
+struct CapturedGraph {
+  std::shared_ptr<Executable> executable;  // tier "graph"
+  int64_t bytes = 0;                       // of device memory
+};
+
+// One for each device.
 class ExecutableLoader {
  public:
   virtual ~ExecutableLoader() = default;
@@ -41,6 +51,21 @@ class ExecutableLoader {
   virtual absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) = 0;
+
+  // Whether Capture is more than an error here.
+  virtual bool captures() const { return false; }
+
+  // Captures a run of `compiled`, which OpenAot gave and which has run, on
+  // inputs of the shapes of these; on the thread of `context`, where the result
+  // runs too. The result answers inputs of those shapes by a replay, checked
+  // here to be equal bit by bit to a run, and others by `compiled`.
+  // FAILED_PRECONDITION: this form can't be captured; RESOURCE_EXHAUSTED: the
+  // GPU's memory doesn't hold it, or it takes more than `max_bytes`.
+  virtual absl::StatusOr<CapturedGraph> Capture(
+      std::shared_ptr<Executable> /*compiled*/, ExecutionContext& /*context*/,
+      absl::Span<const Tensor> /*inputs*/, int64_t /*max_bytes*/) {
+    return absl::UnimplementedError("graphs are captured on GPUs only");
+  }
 };
 
 // libtorch_cpu's. `kernel threads` are set per ExecutionContext.

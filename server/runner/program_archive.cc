@@ -23,34 +23,6 @@ constexpr uint64_t kMaxConfigBytes = uint64_t{256} << 20;
 constexpr size_t kMaxRank = 64;
 constexpr int kStridedLayout = 7;  // of the export schema's Layout
 
-// Bytes per element; 0 for a type that is not known here.
-size_t ElementSize(int type) {
-  switch (static_cast<StoredType>(type)) {
-    case StoredType::kByte:
-    case StoredType::kChar:
-    case StoredType::kBool:
-    case StoredType::kFloat8E4M3FN:
-    case StoredType::kFloat8E5M2:
-      return 1;
-    case StoredType::kShort:
-    case StoredType::kHalf:
-    case StoredType::kBFloat16:
-    case StoredType::kUInt16:
-      return 2;
-    case StoredType::kInt:
-    case StoredType::kFloat:
-    case StoredType::kComplexHalf:
-      return 4;
-    case StoredType::kLong:
-    case StoredType::kDouble:
-    case StoredType::kComplexFloat:
-      return 8;
-    case StoredType::kComplexDouble:
-      return 16;
-  }
-  return 0;
-}
-
 // The member `key` of an object; null when there is none or `object` is none.
 const json* Find(const json& object, const char* key) {
   if (!object.is_object()) return nullptr;
@@ -127,10 +99,11 @@ absl::StatusOr<StoredTensor> ReadTensor(const json& meta,
   }
   const json* device = Find(meta, "device");
   const json* device_type = device == nullptr ? nullptr : Find(*device, "type");
-  if (device_type == nullptr || *device_type != "cpu") {
+  if (device_type == nullptr ||
+      (*device_type != "cpu" && *device_type != "cuda")) {
     return bad("is stored for device ",
                device_type == nullptr ? "null" : device_type->dump(),
-               ", expected \"cpu\"");
+               ", expected \"cpu\" or \"cuda\"");
   }
 
   StoredTensor tensor;
@@ -158,6 +131,21 @@ absl::StatusOr<StoredTensor> ReadTensor(const json& meta,
   return tensor;
 }
 
+// Whether any value of the graph is on a GPU.
+bool HasGpuValues(const json& program) {
+  const json* module = Find(program, "graph_module");
+  const json* graph = module == nullptr ? nullptr : Find(*module, "graph");
+  const json* values =
+      graph == nullptr ? nullptr : Find(*graph, "tensor_values");
+  if (values == nullptr || !values->is_object()) return false;
+  for (const json& value : *values) {
+    const json* device = Find(value, "device");
+    const json* type = device == nullptr ? nullptr : Find(*device, "type");
+    if (type != nullptr && *type == "cuda") return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ProgramArchive::ProgramArchive(std::shared_ptr<const ZipArchive> zip)
@@ -177,7 +165,16 @@ absl::StatusOr<std::shared_ptr<const ProgramArchive>> ProgramArchive::Open(
     return absl::Status(status.code(),
                         absl::StrCat(pt2_path, ": ", status.message()));
   }
+  archive->exported_on_gpu_ = HasGpuValues(archive->program());
   return archive;
+}
+
+absl::Status ProgramArchive::CheckRunsOnCpu() const {
+  if (!exported_on_gpu_) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(zip_->path(),
+                   ": was exported on a GPU, expected one that was exported "
+                   "on the CPU; or say 'device: cuda:0' in model.yaml"));
 }
 
 absl::Status ProgramArchive::ReadProgram() {

@@ -31,6 +31,9 @@ class ProgramArchive {
   const nlohmann::json& program() const { return *program_; }
   // Parameters, buffers and lifted constants.
   const StoredTensors& tensors() const { return tensors_; }
+  // INVALID_ARGUMENT, with the path, when the graph's values are on a GPU: its
+  // operators name that device.
+  absl::Status CheckRunsOnCpu() const;
   // What the tensors' bytes are views of.
   const std::shared_ptr<const ZipArchive>& zip() const { return zip_; }
 
@@ -46,6 +49,7 @@ class ProgramArchive {
   std::string model_name_;
   std::shared_ptr<const nlohmann::json> program_;
   StoredTensors tensors_;
+  bool exported_on_gpu_ = false;
 };
 
 }  // namespace stoker

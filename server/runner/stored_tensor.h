@@ -31,6 +31,9 @@ enum class StoredType : int {
   kFloat8E5M2 = 30,
 };
 
+// Bytes per element; 0 for a type that is not known here.
+size_t ElementSize(int type);
+
 struct StoredTensor {
   StoredType type = StoredType::kFloat;
   std::vector<int64_t> sizes;
@@ -38,6 +41,10 @@ struct StoredTensor {
   const std::byte* data = nullptr;  // the first element, naturally aligned
   bool is_parameter = false;
 };
+
+// From its first element to the end of its last, of a tensor that an archive
+// has accepted.
+int64_t ExtentBytes(const StoredTensor& tensor);
 
 // By qualified name. Tied weights appear under each of their names with the
 // same `data`.

@@ -117,7 +117,9 @@ Toolchain HostToolchain(std::string cxx) {
           .torch = STOKER_TORCH_VERSION,
           .torch_git = STOKER_TORCH_GIT,
           .cxx = cxx.empty() ? HostCxx() : std::move(cxx),
-          .libc = absl::StrCat("glibc ", gnu_get_libc_version())};
+          .libc = absl::StrCat("glibc ", gnu_get_libc_version()),
+          .cuda = STOKER_CUDA_VERSION,
+          .triton = STOKER_TRITON_VERSION};
 }
 
 }  // namespace stoker

@@ -1,6 +1,7 @@
 // What the machine code of an artifact depends on besides its program.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace stoker {
@@ -21,12 +22,26 @@ bool HostRuns(const std::string& march);
 // in the same torch: of the processor's name and features.
 std::string MachineId();
 
+// A GPU as far as code that was tuned for it is concerned: with any of these
+// different, compiled code may be slower, or not run at all.
+struct GpuTarget {
+  std::string arch;  // "sm_90"
+  int sms = 0;       // streaming multiprocessors: a MIG slice has fewer
+  int memory_gib = 0;
+  std::string driver;  // its branch: "580"
+  friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
+};
+
 struct Toolchain {
   CpuTarget cpu;
   std::string torch;      // "2.11.0": of the libtorch that is linked
   std::string torch_git;  // the commit that it was built from
   std::string cxx;        // "g++ 12.2.0": what builds artifacts
   std::string libc;       // "glibc 2.36": what they are linked against
+  std::string cuda;       // "13.0": that torch was built with
+  std::string triton;     // "3.6.0": beside that torch
+  // Of the GPU that a version runs on; whoever makes its plan sets it.
+  std::optional<GpuTarget> gpu;
 };
 
 // Of this host. `cxx` is what artifacts are built by; when empty, it is what

@@ -53,10 +53,14 @@ at::ScalarType ToTorch(StoredType type) {
   return at::ScalarType::Undefined;
 }
 
-at::Tensor ViewOf(const StoredTensor& stored) {
-  return at::from_blob(const_cast<std::byte*>(stored.data), stored.sizes,
-                       stored.strides,
-                       at::TensorOptions().dtype(ToTorch(stored.type)));
+// Told the device, torch doesn't ask the driver whose memory it is, which would
+// end a capture on another thread.
+at::Tensor ViewOf(const StoredTensor& stored, void* data, c10::Device device) {
+  return at::for_blob(data, stored.sizes)
+      .strides(stored.strides)
+      .options(at::TensorOptions().dtype(ToTorch(stored.type)).device(device))
+      .target_device(device)
+      .make_tensor();
 }
 
 // The layout is the best one for any number of rows from 8 on.
@@ -71,25 +75,38 @@ at::Tensor Pack(const at::Tensor& weight) {
 
 }  // namespace
 
-WeightStore::WeightStore(std::string path,
-                         std::shared_ptr<const ZipArchive> mapping,
+WeightStore::WeightStore(std::string path, std::shared_ptr<const void> memory,
                          ProgramEffects effects)
     : path_(std::move(path)),
-      mapping_(std::move(mapping)),
+      memory_(std::move(memory)),
       effects_(std::move(effects)) {}
 
 absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
     const std::string& pt2_path) {
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  RETURN_IF_ERROR(archive->CheckRunsOnCpu());
+  return Place(
+      *archive, at::kCPU,
+      [&](const std::string& name) {
+        return const_cast<std::byte*>(archive->tensors().at(name).data);
+      },
+      archive->zip());
+}
+
+absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Place(
+    const ProgramArchive& archive, c10::Device device,
+    absl::FunctionRef<void*(const std::string& name)> address,
+    std::shared_ptr<const void> memory) {
+  const std::string& path = archive.zip()->path();
   std::shared_ptr<WeightStore> store(new WeightStore(
-      pt2_path, archive->zip(), ScanProgramEffects(archive->program())));
+      path, std::move(memory), ScanProgramEffects(archive.program())));
   try {
     const c10::InferenceMode mode;
-    for (const auto& [name, stored] : archive->tensors()) {
-      store->tensors_.emplace(name, ViewOf(stored));
+    for (const auto& [name, stored] : archive.tensors()) {
+      store->tensors_.emplace(name, ViewOf(stored, address(name), device));
     }
   } catch (...) {
-    return EagerError(pt2_path);
+    return EagerError(path);
   }
   return store;
 }

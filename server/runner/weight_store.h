@@ -1,6 +1,7 @@
-// A program's parameters, buffers and constants as torch tensors over the
-// mapped .pt2. Every compiled artifact of the version borrows them: one copy in
-// memory, and that one in the page cache.
+// A program's parameters, buffers and constants as torch tensors: over the
+// mapped .pt2, one copy in memory and that one in the page cache, or over one
+// copy in a GPU's memory. Every compiled artifact of the version on that device
+// borrows them.
 //
 // Thread-safe. The mapping is read-only: writing through
 // one of its tensors ends the process, which is why an artifact that writes
@@ -16,10 +17,11 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "base/zip_archive.h"
 #include "runner/executable_loader.h"
+#include "runner/program_archive.h"
 #include "runner/program_effects.h"
 
 namespace stoker {
@@ -32,6 +34,13 @@ class WeightStore {
 
   static absl::StatusOr<std::shared_ptr<WeightStore>> Map(
       const std::string& pt2_path);
+
+  // The archive's tensors on another device, where somebody has put them:
+  // `address` gives the first element of each, and `memory` keeps them there.
+  static absl::StatusOr<std::shared_ptr<WeightStore>> Place(
+      const ProgramArchive& archive, c10::Device device,
+      absl::FunctionRef<void*(const std::string& name)> address,
+      std::shared_ptr<const void> memory);
 
   // Null when the program has no tensor of that name. The pointer lives as long
   // as the store; AOTInductor's containers hold on to the tensor itself for
@@ -53,11 +62,11 @@ class WeightStore {
   const std::string& path() const { return path_; }
 
  private:
-  WeightStore(std::string path, std::shared_ptr<const ZipArchive> mapping,
+  WeightStore(std::string path, std::shared_ptr<const void> memory,
               ProgramEffects effects);
 
   const std::string path_;
-  const std::shared_ptr<const ZipArchive> mapping_;
+  const std::shared_ptr<const void> memory_;  // that the tensors show
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
 

@@ -49,7 +49,8 @@ BucketFigures BucketFrom(const BucketStatus& bucket, const Labels& version,
   BucketFigures figures;
   figures.status = bucket;
   figures.compiled_requests =
-      Count(page, metric::kTierRequests, With(labels, "tier", "aot"));
+      Count(page, metric::kTierRequests, With(labels, "tier", "aot")) +
+      Count(page, metric::kTierRequests, With(labels, "tier", "graph"));
   figures.eager_requests =
       Count(page, metric::kTierRequests, With(labels, "tier", "eager"));
   figures.compile_seconds = Sum(page, metric::kBucketCompileSeconds, labels);
@@ -91,8 +92,9 @@ ServerStatus ServerFrom(const MetricsPage& page) {
 
 }  // namespace
 
-std::string TierOf(BucketState state) {
-  return state == BucketState::kCompiled ? "aot" : "eager";
+std::string TierOf(const BucketSlot::Snapshot& slot) {
+  if (slot.state != BucketState::kCompiled) return "eager";
+  return slot.graph_gain > 0 ? "graph" : "aot";
 }
 
 StatusReader::StatusReader(const ModelManager& manager,

@@ -77,8 +77,8 @@ struct Status {
   std::vector<RecentRefusals::Refusal> refusals;  // the newest first
 };
 
-// "aot" or "eager": what answers requests of a bucket in this state.
-std::string TierOf(BucketState state);
+// "graph", "aot" or "eager": what answers requests of a bucket.
+std::string TierOf(const BucketSlot::Snapshot& slot);
 
 // Takes a Status. A look costs about what a scrape of /metrics does, and holds
 // no lock that a request waits for.

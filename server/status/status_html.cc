@@ -324,11 +324,13 @@ std::string BucketRow(const BucketFigures& bucket) {
   cell("saved", paid ? absl::StrFormat("%.1f s", bucket.saved_seconds) : "");
   absl::StrAppend(&html, "<td data-is=\"key\" class=\"wide\"><code>",
                   Escape(slot.key.substr(0, 12)), "</code></td></tr>\n");
-  if (!slot.detail.empty()) {
+  const auto why = [&](const std::string& text) {
     absl::StrAppend(&html,
                     "<tr class=\"why\"><td class=\"text\" colspan=\"9\">",
-                    Escape(slot.detail), "</td></tr>\n");
-  }
+                    Escape(text), "</td></tr>\n");
+  };
+  if (!slot.detail.empty()) why(slot.detail);
+  if (!slot.graph.empty()) why(absl::StrCat("graph: ", slot.graph));
   return html;
 }
 

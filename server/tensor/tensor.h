@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
@@ -66,6 +67,9 @@ struct Tensor {
 class Buffer {
  public:
   explicit Buffer(size_t bytes);  // bytes may be 0
+  // Memory of another kind, as well aligned.
+  Buffer(std::shared_ptr<std::byte> data, size_t bytes)
+      : data_(std::move(data)), size_(bytes) {}
   std::byte* data() const { return data_.get(); }
   size_t size() const { return size_; }
   std::shared_ptr<const void> share() const { return data_; }

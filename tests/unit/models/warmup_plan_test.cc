@@ -115,6 +115,72 @@ TEST(WarmupPlanTest, WhatCannotChangeTheCodeDoesNotChangeTheKey) {
   }
 }
 
+// Artifacts that were made before there were other devices are found.
+TEST(WarmupPlanTest, KeysOfTheProcessorAreWhatTheyWere) {
+  Inputs in = TokenModel();
+  in.toolchain.cuda = "13.0";
+  in.toolchain.triton = "3.6.0";
+  in.toolchain.gpu = GpuTarget{"sm_90", 132, 79, "580"};
+  const std::vector<WarmupStep> plan = Plan(in);
+  EXPECT_EQ(plan[0].request.key.hex(),
+            "6fcbe194c051c78bd1adc87bcfbe49cfde1549058b4108b09663f688aac978d2");
+  EXPECT_EQ(plan[1].request.key.hex(),
+            "645e221474c21ffa4bf511850d5d63371e953be9be9e29b351319e4aea4450b0");
+  EXPECT_EQ(plan[0].request.device, "cpu");
+}
+
+Inputs OnGpu() {
+  Inputs in = TokenModel();
+  in.spec.devices = {*ParseDevice("cuda:1")};
+  in.toolchain.cuda = "13.0";
+  in.toolchain.triton = "3.6.0";
+  in.toolchain.gpu = GpuTarget{"sm_90", 132, 79, "580"};
+  return in;
+}
+
+TEST(WarmupPlanTest, AKeyOfAGpuSaysWhichKindItIs) {
+  const Inputs in = OnGpu();
+  const CompileRequest request =
+      MakeWarmupPlan(in.spec, in.threads, in.toolchain, "cuda:1")[0].request;
+  EXPECT_EQ(request.device, "cuda:1");
+  const std::pair<const char*, const char*> kExpected[] = {
+      {"device", "cuda"},     {"cuda.arch", "sm_90"},
+      {"cuda.sms", "132"},    {"cuda.memory_gib", "79"},
+      {"cuda.driver", "580"}, {"cuda.toolkit", "13.0"},
+      {"triton", "3.6.0"},    {"cpu.march", "x86-64-v3"},
+  };
+  for (const auto& [name, value] : kExpected) {
+    EXPECT_EQ(request.factors.at(name), value) << name;
+  }
+  EXPECT_FALSE(request.factors.contains("cpu.simdlen"));
+  EXPECT_FALSE(request.factors.contains("cpu.threads"));
+}
+
+TEST(WarmupPlanTest, EachFactorOfAGpuChangesTheKey) {
+  const std::vector<std::function<void(Inputs&)>> changes = {
+      [](Inputs& i) { i.toolchain.gpu->arch = "sm_80"; },
+      [](Inputs& i) { i.toolchain.gpu->sms = 114; },
+      [](Inputs& i) { i.toolchain.gpu->memory_gib = 40; },
+      [](Inputs& i) { i.toolchain.gpu->driver = "590"; },
+      [](Inputs& i) { i.toolchain.cuda = "13.1"; },
+      [](Inputs& i) { i.toolchain.triton = "3.7.0"; },
+      [](Inputs& i) { i.spec.compile.precision = ComputePrecision::kFloat16; },
+      [](Inputs& i) { i.spec.compile.precision = ComputePrecision::kTf32; },
+  };
+  const std::string key = Plan(OnGpu())[0].request.key.hex();
+  std::set<std::string> keys = {key};
+  for (const auto& change : changes) {
+    Inputs in = OnGpu();
+    change(in);
+    EXPECT_TRUE(keys.insert(Plan(in)[0].request.key.hex()).second);
+  }
+  // Which one of several it is, and how many cores the host has, is all one.
+  Inputs in = OnGpu();
+  in.spec.devices = {*ParseDevice("cuda:0")};
+  in.threads = 7;
+  EXPECT_EQ(Plan(in)[0].request.key.hex(), key);
+}
+
 // Whatever is a factor is in the text that the key is a digest of, so changing
 // any of them, listed above or not, changes the key.
 TEST(WarmupPlanTest, EveryFactorThatIsStoredIsPartOfTheKey) {

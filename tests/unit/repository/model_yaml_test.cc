@@ -264,11 +264,12 @@ TEST(ModelYamlTest, Mistakes) {
        "1: max_bach_size: expected one of ready_when, versions, "
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
-       "cpus, numa_node, weight, dynamic_batching, parity, got an unknown "
+       "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, got "
+       "an unknown "
        "field (did "
        "you mean "
        "max_batch_size?)"},
-      {"zzzzzzzzzzz: 8", "dynamic_batching, parity, got an unknown field"},
+      {"zzzzzzzzzzz: 8", "parity, device, graphs, got an unknown field"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
        "1: max_batch_size: expected an integer from 1 to 64, got 65"},
@@ -495,6 +496,59 @@ TEST(DefaultBucketsTest, Product) {
                           ShapeBucket{{2, 3}}, ShapeBucket{{2, 4}}));
   const std::vector<int64_t> ten(10, 1);
   EXPECT_EQ(Product({ten, ten, ten}), std::nullopt);
+}
+
+TEST(ModelYamlTest, DevicesAndWhatFollowsFromThem) {
+  EXPECT_FALSE(Apply("")->on_gpu());
+  const auto gpu = Apply("device: cuda:1");
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  EXPECT_TRUE(gpu->on_gpu());
+  EXPECT_EQ(gpu->devices[0].index, 1);
+  EXPECT_EQ(gpu->instances, 2);
+  EXPECT_EQ(Apply("device: cuda:auto\ninstances: 1")->instances, 1);
+  const auto both = Apply("device: [cuda:0, cuda:1]");
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->devices.size(), 2u);
+  EXPECT_EQ(both->instances, 2);
+
+  ModelSpec by_default = MiniLmSpec();
+  by_default.devices = {*ParseDevice("cuda:0")};
+  EXPECT_EQ(Apply("", by_default)->instances, 2);
+  EXPECT_FALSE(Apply("device: cpu", by_default)->on_gpu());
+  EXPECT_EQ(Apply("device: cpu", by_default)->instances, 1);
+
+  EXPECT_THAT(Message("device: gpu"),
+              HasSubstr("1: device: expected cpu, cuda:N, cuda:auto"));
+  EXPECT_THAT(Message("device: [cuda:0, cpu]"), HasSubstr("GPUs by index"));
+  EXPECT_THAT(Message("device: [cuda:0, cuda:auto]"),
+              HasSubstr("GPUs by index"));
+  EXPECT_THAT(Message("device: [cuda:0, cuda:0]"),
+              HasSubstr("each device once"));
+  EXPECT_THAT(Message("device: []"), HasSubstr("an empty list"));
+  EXPECT_THAT(Message("device: [cuda:0, cuda:1]\ninstances: 1\n"
+                      "dynamic_batching: {preserve_ordering: true}"),
+              HasSubstr("more than one instance"));
+}
+
+TEST(ModelYamlTest, GraphsAndWhatIsComputedInOnAGpu) {
+  EXPECT_TRUE(Apply("device: cuda:0")->graphs.enabled);
+  EXPECT_FALSE(Apply("device: cuda:0\ngraphs: false")->graphs.enabled);
+  EXPECT_EQ(Apply("device: cuda:0\ngraphs: {memory_mb: 3}")->graphs.max_bytes,
+            3 << 20);
+  EXPECT_THAT(Message("graphs: {memory_mb: 0}"), HasSubstr("memory_mb"));
+  EXPECT_THAT(Message("graphs: many"),
+              HasSubstr("true, false or {memory_mb: N}"));
+  const auto half = Apply("device: cuda:0\ncompile: {precision: float16}");
+  ASSERT_TRUE(half.ok()) << half.status();
+  EXPECT_EQ(half->compile.precision, ComputePrecision::kFloat16);
+  EXPECT_GT(half->parity.rtol, 1e-3);
+  EXPECT_EQ(
+      Apply("device: cuda:0\ncompile: {precision: tf32}")->compile.precision,
+      ComputePrecision::kTf32);
+  for (const char* precision : {"float16", "tf32"}) {
+    EXPECT_THAT(Message(std::string("compile: {precision: ") + precision + "}"),
+                HasSubstr("float32 or bfloat16 (this one is for GPUs)"));
+  }
 }
 
 }  // namespace

@@ -193,9 +193,9 @@ TEST_F(ProgramArchiveTest, RefusesWhatIsNoDenseHostTensor) {
   weights_["w"]["tensor_meta"] = meta;
   EXPECT_THAT(Refusal(), HasSubstr("strided"));
   meta = Meta({2, 3}, {3, 1});
-  meta["device"]["type"] = "cuda";
+  meta["device"]["type"] = "xpu";
   weights_["w"]["tensor_meta"] = meta;
-  EXPECT_THAT(Refusal(), HasSubstr("device \"cuda\""));
+  EXPECT_THAT(Refusal(), HasSubstr("device \"xpu\""));
   weights_["w"]["tensor_meta"] = nullptr;
   EXPECT_THAT(Refusal(), HasSubstr("'w'"));
 }

@@ -48,7 +48,7 @@ TEST(StatusJsonTest, HasTheFieldsOfTheReadme) {
   ASSERT_EQ(json.at("buckets").size(), 5u);
   EXPECT_EQ(json.at("buckets")[0], Json::parse(R"({
     "model": "minilm:1", "bucket": "batch=1", "state": "compiled",
-    "tier": "aot", "reason": "", "phase": "", "phase_seconds": 0,
+    "tier": "aot", "graph": "", "reason": "", "phase": "", "phase_seconds": 0,
     "key": ")" + std::string(64, 'a') + R"(",
     "compiled_requests": 12000, "eager_requests": 0, "speedup": 1.87,
     "max_abs_error": 6e-06, "parity_cases": 4, "compile_seconds": 13.6,

@@ -1,0 +1,65 @@
+// Which devices a version runs on: what model.yaml says, looked up among those
+// that this host has.
+//
+// Not thread-safe: the lifecycle thread's.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "batching/device_turns.h"
+#include "repository/model_spec.h"
+#include "runner/executable_loader.h"
+#include "runner/gpus.h"
+#include "runner/toolchain.h"
+
+namespace stoker {
+
+// A device of a version. What is behind the pointer outlives the version.
+struct DevicePlace {
+  std::string name;  // "cpu", "cuda:0"
+  ExecutableLoader* loader = nullptr;
+};
+
+struct Placement {
+  std::vector<DevicePlace> places;  // at least one; equal GPUs
+  DeviceTurns* turns = nullptr;     // on them
+  std::optional<GpuTarget> gpu;     // what code for them is made for
+};
+
+class DevicePlaces {
+ public:
+  // Asked when a model is first to run on a GPU; the Gpus outlive this object.
+  using FindGpus = std::function<absl::StatusOr<Gpus*>()>;
+
+  // What is passed by reference outlives this object. `find_gpus` empty: there
+  // are none.
+  DevicePlaces(int cores, ExecutableLoader& cpu, FindGpus find_gpus,
+               Clock& clock)
+      : clock_(clock),
+        find_gpus_(std::move(find_gpus)),
+        cpu_(cpu),
+        cpu_turns_(cores, clock) {}
+
+  // FAILED_PRECONDITION in one line: what was asked for, what is missing, what
+  // to do; UNAVAILABLE when a GPU doesn't start.
+  absl::StatusOr<Placement> Find(const ModelSpec& spec);
+
+ private:
+  absl::StatusOr<Placement> FindOnGpus(const ModelSpec& spec, Gpus& gpus);
+  DeviceTurns& TurnsOf(const std::vector<DevicePlace>& places);
+
+  Clock& clock_;
+  const FindGpus find_gpus_;
+  ExecutableLoader& cpu_;
+  DeviceTurns cpu_turns_;
+  std::map<std::string, std::unique_ptr<DeviceTurns>> gpu_turns_;  // by names
+};
+
+}  // namespace stoker

@@ -1,0 +1,125 @@
+#include "runner/aot_artifact.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
+#include <torch/version.h>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/files.h"
+#include "base/status_macros.h"
+#include "runner/toolchain.h"
+
+namespace stoker {
+namespace {
+
+// "2.11.0+cu130" → "2.11.0": builds of one version share their C interface.
+std::string_view Release(std::string_view version) {
+  return version.substr(0, version.find('+'));
+}
+
+absl::Status CheckHost(const ArtifactManifest& manifest,
+                       const std::string& device) {
+  if (manifest.device != device) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "compiled for ", manifest.device, ", opened for ", device));
+  }
+  if (!HostRuns(manifest.march)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "compiled for ", manifest.march, ", this host runs code for ",
+        HostCpuTarget().march, " and below"));
+  }
+  if (Release(manifest.torch) != Release(TORCH_VERSION)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("compiled by torch ", manifest.torch,
+                     ", this server runs torch ", TORCH_VERSION));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckConstant(const std::string& name, WeightStore& weights) {
+  if (weights.Find(name) == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "needs constant '", name, "', which ", weights.path(), " lacks"));
+  }
+  if (weights.effects().written_tensors.contains(name)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("writes into '", name,
+                     "', which all compiled forms share; a program with state "
+                     "of its own runs in its eager form only"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status InFolder(const std::string& folder, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(folder, ": ", status.message()));
+}
+
+absl::StatusOr<ArtifactManifest> ReadArtifact(const std::string& entry_folder,
+                                              const std::string& device,
+                                              WeightStore& weights) {
+  const auto text = Files::Real().Read(entry_folder + "/manifest.json");
+  if (!text.ok()) return InFolder(entry_folder, text.status());
+  auto manifest = ParseArtifactManifest(*text);
+  if (!manifest.ok()) return InFolder(entry_folder, manifest.status());
+  absl::Status status = CheckHost(*manifest, device);
+  for (const std::string& name : manifest->constants) {
+    if (status.ok()) status = CheckConstant(name, weights);
+  }
+  if (!status.ok()) return InFolder(entry_folder, status);
+  return manifest;
+}
+
+absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
+                           const ArtifactManifest& manifest,
+                           WeightStore& weights) {
+  const at::ScalarType packed_as =
+      manifest.packed_as == DataType::kBf16 ? at::kBFloat16 : at::kFloat;
+  torch::inductor::TensorConstantMap bound;
+  for (const auto& [generated, name] :
+       runner.getConstantNamesToOriginalFQNs()) {
+    RETURN_IF_ERROR(CheckConstant(name, weights));
+    at::Tensor* tensor = weights.Find(name);
+    if (manifest.packed.contains(name)) {
+      ASSIGN_OR_RETURN(tensor, weights.Packed(name, packed_as));
+    }
+    bound.emplace(generated, tensor);
+  }
+  // The container's own completeness check only warns about buffers and
+  // constants, and would run with null pointers.
+  runner.update_constant_buffer(bound, /*use_inactive=*/false,
+                                /*validate_full_updates=*/false,
+                                /*user_managed=*/true);
+  return absl::OkStatus();
+}
+
+absl::Status CheckArtifactInputs(const ArtifactManifest& manifest,
+                                 absl::Span<const Tensor> inputs) {
+  if (inputs.size() != manifest.inputs.size()) {
+    return absl::InternalError(absl::StrCat("compiled program takes ",
+                                            manifest.inputs.size(),
+                                            " inputs, got ", inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ArtifactInput& expected = manifest.inputs[i];
+    const Tensor& actual = inputs[i];
+    bool fits = actual.dtype == expected.dtype &&
+                actual.shape.size() == expected.shape.size();
+    for (size_t d = 0; fits && d < expected.shape.size(); ++d) {
+      fits = expected.shape[d] == -1 || expected.shape[d] == actual.shape[d];
+    }
+    if (!fits) {
+      return absl::InternalError(absl::StrCat(
+          "compiled program's input '", expected.name, "': expected ",
+          Absl(DataTypeName(expected.dtype)), " ", ShapeString(expected.shape),
+          ", got ", Absl(DataTypeName(actual.dtype)), " ",
+          ShapeString(actual.shape)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stoker

@@ -1,0 +1,117 @@
+#include "runner/cuda/gpu.h"
+
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/util/Exception.h>
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "metrics/catalog.h"
+#include "runner/torch_errors.h"
+
+namespace stoker {
+namespace {
+
+// FaultOf (runner/gpu_faults.cc) has CUDA's numbers in it.
+static_assert(cudaErrorMemoryAllocation == 2 &&
+              cudaErrorDevicesUnavailable == 46 && cudaErrorNoDevice == 100 &&
+              cudaErrorECCUncorrectable == 214 &&
+              cudaErrorNvlinkUncorrectable == 220 &&
+              cudaErrorIllegalAddress == 700 && cudaErrorLaunchTimeout == 702 &&
+              cudaErrorContextIsDestroyed == 709 && cudaErrorAssert == 710 &&
+              cudaErrorHardwareStackError == 714 &&
+              cudaErrorLaunchFailure == 719 && cudaErrorSystemNotReady == 802 &&
+              cudaErrorSystemDriverMismatch == 803 &&
+              cudaErrorStreamCaptureUnsupported == 900 &&
+              cudaErrorStreamCaptureWrongThread == 908 &&
+              cudaErrorUnknown == 999);
+
+// What CUDA remembers, or, for a context that is poisoned, would say to any
+// call; 0: nothing.
+int PendingError() {
+  const cudaError_t last = cudaGetLastError();
+  if (last != cudaSuccess) return last;
+  const cudaError_t now = cudaStreamQuery(nullptr);
+  if (now == cudaErrorNotReady) return cudaSuccess;
+  return now;
+}
+
+std::string Name(const GpuFacts& facts) {
+  return absl::StrCat("cuda:", facts.index);
+}
+
+}  // namespace
+
+Gpu::Gpu(GpuFacts facts, const GpuOptions& options, absl::Mutex& capture_lock)
+    : facts_(std::move(facts)),
+      capture_lock_(capture_lock),
+      health_(Name(facts_), options.on_lost),
+      memory_(Name(facts_), facts_.total_bytes, options.metrics),
+      watch_(*options.clock, options.run_limit,
+             [this](absl::Duration since) { health_.ReportWedged(since); }) {
+  if (options.metrics == nullptr) return;
+  const auto counter = [&](const char* direction) {
+    return options.metrics->Counter(
+        metric::kGpuCopiedBytes,
+        {{"device", Name(facts_)}, {"direction", direction}});
+  };
+  to_device_ = counter("to_device");
+  to_host_ = counter("to_host");
+}
+
+int64_t Gpu::FreeBytes() const {
+  size_t free = 0;
+  size_t total = 0;
+  const c10::cuda::CUDAGuard guard(device());
+  return cudaMemGetInfo(&free, &total) == cudaSuccess
+             ? static_cast<int64_t>(free)
+             : 0;
+}
+
+absl::StatusOr<GpuMemory::Claim> Gpu::Take(GpuUse use, absl::string_view whose,
+                                           int64_t bytes) {
+  const absl::ReaderMutexLock lock(&capture_lock_);
+  absl::StatusOr<GpuMemory::Claim> claim =
+      memory_.Take(use, whose, bytes, FreeBytes());
+  if (claim.ok()) return claim;
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  return memory_.Take(use, whose, bytes, FreeBytes());
+}
+
+absl::Status Gpu::ErrorOf(int error, absl::string_view what) {
+  cudaGetLastError();  // or the next call would be told again
+  return health_.Report(error, what,
+                        cudaGetErrorString(static_cast<cudaError_t>(error)));
+}
+
+absl::Status Gpu::ErrorNow(absl::string_view what, bool eager) {
+  int error = 0;
+  std::string text;
+  try {
+    throw;
+  } catch (const c10::OutOfMemoryError& thrown) {
+    error = cudaErrorMemoryAllocation;
+    text = thrown.what_without_backtrace();
+  } catch (const c10::AcceleratorError& thrown) {
+    error = thrown.get_error_code();
+    text = thrown.what_without_backtrace();
+  } catch (...) {
+    // Nothing of CUDA's, or compiled code, which says what on stderr only.
+  }
+  if (error == 0) error = PendingError();
+  if (error == 0) return eager ? EagerError(what) : CompiledError(what);
+  cudaGetLastError();
+  if (text.empty()) {
+    text = cudaGetErrorString(static_cast<cudaError_t>(error));
+  }
+  return health_.Report(error, what, text.substr(0, text.find('\n')));
+}
+
+void Gpu::CountCopies(int64_t to_device, int64_t to_host) {
+  if (to_device_) to_device_->Add(static_cast<double>(to_device));
+  if (to_host_) to_host_->Add(static_cast<double>(to_host));
+}
+
+}  // namespace stoker

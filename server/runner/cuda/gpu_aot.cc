@@ -1,0 +1,112 @@
+#include "runner/cuda/gpu_aot.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "runner/aot_artifact.h"
+#include "runner/torch_values.h"
+
+namespace stoker {
+
+GpuAot::GpuAot(Gpu& gpu, ArtifactManifest manifest,
+               std::shared_ptr<WeightStore> weights,
+               std::unique_ptr<Runner> runner)
+    : gpu_(gpu),
+      manifest_(std::move(manifest)),
+      weights_(std::move(weights)),
+      runner_(std::move(runner)) {}
+
+GpuAot::~GpuAot() {
+  const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+  const c10::cuda::CUDAGuard guard(gpu_.device());
+  runner_.reset();
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> GpuAot::Open(
+    Gpu& gpu, const std::string& entry_folder,
+    std::shared_ptr<WeightStore> weights) {
+  RETURN_IF_ERROR(gpu.health().Check());
+  ASSIGN_OR_RETURN(ArtifactManifest manifest,
+                   ReadArtifact(entry_folder, "cuda", *weights));
+  // Machine code of another architecture isn't found by the driver at the first
+  // run; the loader itself doesn't look.
+  const std::string& arch = gpu.facts().target.arch;
+  if (manifest.gpu_arch != arch) {
+    return InFolder(entry_folder, absl::FailedPreconditionError(absl::StrCat(
+                                      "compiled for ", manifest.gpu_arch, ", ",
+                                      gpu.device().str(), " is ", arch)));
+  }
+  try {
+    const absl::ReaderMutexLock lock(&gpu.capture_lock());
+    const c10::InferenceMode mode;
+    // The container's constructor sets the device and leaves it set.
+    const c10::cuda::CUDAGuard guard(gpu.device());
+    auto runner = std::make_unique<Runner>(
+        entry_folder + "/model.so", /*num_models=*/1, gpu.device().str(),
+        /*cubin_dir=*/entry_folder, /*run_single_threaded=*/true);
+    const absl::Status bound = BindConstants(*runner, manifest, *weights);
+    if (!bound.ok()) return InFolder(entry_folder, bound);
+    return std::shared_ptr<Executable>(new GpuAot(
+        gpu, std::move(manifest), std::move(weights), std::move(runner)));
+  } catch (...) {
+    return gpu.ErrorNow(entry_folder);
+  }
+}
+
+std::string GpuAot::Name() const {
+  return absl::StrCat("compiled program, bucket ", manifest_.bucket,
+                      " (its own message is on stderr)");
+}
+
+std::vector<at::Tensor> GpuAot::Enqueue(const std::vector<at::Tensor>& inputs,
+                                        const c10::cuda::CUDAStream& stream) {
+  return runner_->run(inputs, stream.stream());
+}
+
+absl::StatusOr<RunResult> GpuAot::Result(
+    std::vector<at::Tensor> answers) const {
+  const size_t expected =
+      manifest_.outputs + (manifest_.validity_output ? 1 : 0);
+  if (answers.size() != expected) {
+    return absl::InternalError(
+        absl::StrCat("compiled program answered with ", answers.size(),
+                     " tensors, its manifest has ", expected));
+  }
+  RunResult result;
+  if (manifest_.validity_output) {
+    const auto position = answers.begin() + *manifest_.validity_output;
+    if (position->scalar_type() != at::kLong) {
+      return absl::InternalError(absl::StrCat(
+          "compiled program's validity output is ", position->toString()));
+    }
+    result.faults =
+        DecodeValidity(absl::MakeConstSpan(position->const_data_ptr<int64_t>(),
+                                           position->numel()),
+                       manifest_.guards);
+    answers.erase(position);
+  }
+  for (at::Tensor& answer : answers) {
+    ASSIGN_OR_RETURN(Tensor tensor, HostTensor(std::move(answer)));
+    result.outputs.push_back(std::move(tensor));
+  }
+  return result;
+}
+
+absl::StatusOr<RunResult> GpuAot::Run(ExecutionContext& context,
+                                      absl::Span<const Tensor> inputs) {
+  RETURN_IF_ERROR(CheckArtifactInputs(manifest_, inputs));
+  auto& on = static_cast<GpuContext&>(context);
+  const auto run = [&]() -> absl::StatusOr<std::vector<at::Tensor>> {
+    return Enqueue(on.Upload(inputs), on.stream());
+  };
+  ASSIGN_OR_RETURN(std::vector<at::Tensor> answers,
+                   on.Run(on.stream(), Name(), false, run));
+  return Result(std::move(answers));
+}
+
+}  // namespace stoker

@@ -1,0 +1,187 @@
+#include "runner/cuda/gpu_context.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/status_macros.h"
+#include "runner/torch_values.h"
+
+namespace stoker {
+namespace {
+
+// The driver takes small inputs from ordinary memory with the command itself.
+constexpr size_t kStagedFrom = size_t{64} << 10;
+
+at::Tensor PinnedBytes(size_t bytes) {
+  return at::empty({static_cast<int64_t>(bytes)},
+                   at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+}
+
+}  // namespace
+
+GpuContext::GpuContext(Gpu& gpu, int threads)
+    : ExecutionContext(threads), gpu_(gpu), watch_(gpu.watch().Add()) {
+  at::get_num_threads();
+  at::set_num_threads(threads);
+  const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+  try {
+    C10_CUDA_CHECK(cudaSetDevice(gpu_.facts().index));
+    stream_ = NewStream();
+    graph_stream_ = NewStream();
+    C10_CUDA_CHECK(cudaEventCreateWithFlags(
+        &over_, cudaEventBlockingSync | cudaEventDisableTiming));
+    graph_pool_ = at::cuda::graph_pool_handle();
+  } catch (...) {
+    created_ = gpu_.ErrorNow("starting a device thread");
+  }
+}
+
+GpuContext::~GpuContext() {
+  const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+  DropStream(stream_);
+  DropStream(graph_stream_);
+  if (over_ != nullptr) cudaEventDestroy(over_);
+}
+
+// Of its own: torch's streams come from a pool of 32 that others share.
+GpuContext::OwnStream GpuContext::NewStream() {
+  cudaStream_t raw = nullptr;
+  C10_CUDA_CHECK(cudaStreamCreateWithFlags(&raw, cudaStreamNonBlocking));
+  return std::make_unique<c10::cuda::CUDAStream>(
+      c10::cuda::getStreamFromExternal(raw, gpu_.device().index()));
+}
+
+void GpuContext::DropStream(OwnStream& stream) {
+  if (stream == nullptr) return;
+  cudaStreamDestroy(stream->stream());
+  stream.reset();
+}
+
+void GpuContext::RenewGraphStream() {
+  DropStream(graph_stream_);
+  graph_stream_ = NewStream();
+}
+
+Buffer GpuContext::NewBuffer(size_t bytes) {
+  if (!created_.ok() || !gpu_.health().Check().ok()) return Buffer(bytes);
+  try {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+    auto memory =
+        std::make_shared<at::Tensor>(PinnedBytes(std::max<size_t>(bytes, 1)));
+    auto* data = reinterpret_cast<std::byte*>(memory->mutable_data_ptr());
+    std::erase_if(pinned_, [data](auto& known) { return known.first == data; });
+    pinned_.emplace_back(data, bytes);
+    return {std::shared_ptr<std::byte>(memory, data), bytes};
+  } catch (...) {
+    // Ordinary memory is slower and as good.
+    return Buffer(bytes);
+  }
+}
+
+void GpuContext::CopyToDevice(const Tensor& input, void* device) {
+  if (input.byte_size == 0) return;
+  const bool is_pinned =
+      std::any_of(pinned_.begin(), pinned_.end(), [&](const auto& known) {
+        return input.data >= known.first &&
+               input.data < known.first + known.second;
+      });
+  const void* from = input.data;
+  if (!is_pinned && input.byte_size >= kStagedFrom) {
+    staged_.push_back(PinnedBytes(input.byte_size));
+    std::memcpy(staged_.back().mutable_data_ptr(), input.data, input.byte_size);
+    from = staged_.back().const_data_ptr();
+  }
+  C10_CUDA_CHECK(cudaMemcpyAsync(device, from, input.byte_size,
+                                 cudaMemcpyHostToDevice,
+                                 c10::cuda::getCurrentCUDAStream()));
+}
+
+std::vector<at::Tensor> GpuContext::Upload(absl::Span<const Tensor> inputs) {
+  std::vector<at::Tensor> tensors;
+  for (const Tensor& input : inputs) {
+    const auto view = ViewAsTorch(input);
+    // Its sizes and type are checked there.
+    TORCH_CHECK(view.ok(), std::string(view.status().message()));
+    tensors.push_back(
+        at::empty(view->sizes(), view->options().device(gpu_.device())));
+  }
+  UploadInto(inputs, tensors);
+  return tensors;
+}
+
+void GpuContext::UploadInto(absl::Span<const Tensor> inputs,
+                            absl::Span<const at::Tensor> into) {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    CopyToDevice(inputs[i], into[i].mutable_data_ptr());
+    bytes += static_cast<int64_t>(inputs[i].byte_size);
+  }
+  gpu_.CountCopies(bytes, 0);
+}
+
+absl::Status GpuContext::Await(const c10::cuda::CUDAStream& stream,
+                               absl::string_view what) {
+  const cudaError_t recorded = cudaEventRecord(over_, stream.stream());
+  const cudaError_t over =
+      recorded == cudaSuccess ? cudaEventSynchronize(over_) : recorded;
+  return over == cudaSuccess ? absl::OkStatus() : gpu_.ErrorOf(over, what);
+}
+
+absl::StatusOr<std::vector<at::Tensor>> GpuContext::Run(
+    const c10::cuda::CUDAStream& stream, absl::string_view what, bool eager,
+    absl::FunctionRef<absl::StatusOr<std::vector<at::Tensor>>()> body) {
+  RETURN_IF_ERROR(gpu_.health().Check());
+  RETURN_IF_ERROR(created_);
+  const c10::InferenceMode mode;
+  const c10::cuda::CUDAStreamGuard guard(stream);
+  std::vector<at::Tensor> answers;
+  absl::Status status;
+  const auto begun = std::chrono::steady_clock::now();
+  watch_->Begin();
+  try {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+    auto values = body();
+    status = values.status();
+    int64_t bytes = 0;
+    for (size_t i = 0; status.ok() && i < values->size(); ++i) {
+      // Kept on the device until the stream has copied it: memory that is let
+      // go is given to later work of the same stream only.
+      const at::Tensor value =
+          (*values)[i].resolve_conj().resolve_neg().contiguous();
+      at::Tensor host = at::empty(
+          value.sizes(), value.options().device(at::kCPU).pinned_memory(true));
+      if (value.nbytes() > 0) {
+        C10_CUDA_CHECK(cudaMemcpyAsync(
+            host.mutable_data_ptr(), value.const_data_ptr(), value.nbytes(),
+            value.is_cuda() ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost,
+            stream.stream()));
+      }
+      bytes += static_cast<int64_t>(value.nbytes());
+      answers.push_back(std::move(host));
+    }
+    gpu_.CountCopies(0, bytes);
+  } catch (...) {
+    status = gpu_.ErrorNow(what, eager);
+  }
+  last_enqueue_ = std::chrono::steady_clock::now() - begun;
+  // Also after an error: what was enqueued reads the caller's memory.
+  const absl::Status over = Await(stream, what);
+  watch_->End();
+  staged_.clear();
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(over);
+  return answers;
+}
+
+absl::StatusOr<Tensor> HostTensor(at::Tensor value) {
+  return FromTorch(std::move(value), {}, nullptr);
+}
+
+}  // namespace stoker

@@ -1,0 +1,85 @@
+#include "runner/cuda/gpu_eager.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "runner/cuda/gpu_context.h"
+#include "runner/device_program.h"
+#include "runner/program_archive.h"
+#include "runner/torch_values.h"
+#include "runner/weight_layout.h"
+
+namespace stoker {
+
+GpuEager::GpuEager(Gpu& gpu, GpuMemory::Claim claim,
+                   std::unique_ptr<Handle> handle)
+    : gpu_(gpu), claim_(std::move(claim)), handle_(std::move(handle)) {}
+
+GpuEager::~GpuEager() {
+  const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+  handle_.reset();
+  // Else its memory stays with torch's allocator, where weights, which are
+  // allocated beside it, can't have it.
+  try {
+    c10::cuda::CUDACachingAllocator::emptyCache();
+  } catch (...) {
+    gpu_.ErrorNow("letting eager go").IgnoreError();
+  }
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
+    Gpu& gpu, const std::string& pt2_path) {
+  ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  const int64_t bytes = LayOutWeights(archive->tensors()).bytes;
+  ASSIGN_OR_RETURN(GpuMemory::Claim claim,
+                   gpu.Take(GpuUse::kEager, pt2_path, bytes));
+  ASSIGN_OR_RETURN(const FileDescriptor program,
+                   WriteDeviceProgram(*archive, gpu.facts().index));
+  try {
+    const absl::ReaderMutexLock lock(&gpu.capture_lock());
+    const c10::InferenceMode mode;
+    const c10::cuda::CUDAGuard guard(gpu.device());
+    auto handle = std::make_unique<Handle>(
+        absl::StrCat("/proc/self/fd/", program.get()), archive->model_name());
+    // nativert keeps its file open.
+    EmptyDeviceProgram(program);
+    return std::shared_ptr<Executable>(
+        new GpuEager(gpu, std::move(claim), std::move(handle)));
+  } catch (...) {
+    return gpu.ErrorNow(pt2_path, /*eager=*/true);
+  }
+}
+
+absl::StatusOr<RunResult> GpuEager::Run(ExecutionContext& context,
+                                        absl::Span<const Tensor> inputs) {
+  auto& on = static_cast<GpuContext&>(context);
+  const auto run = [&]() -> absl::StatusOr<std::vector<at::Tensor>> {
+    // Copies: in-place operators harm nobody.
+    std::vector<at::Tensor> uploaded = on.Upload(inputs);
+    std::vector<c10::IValue> arguments(uploaded.begin(), uploaded.end());
+    std::vector<at::Tensor> answers;
+    for (const c10::IValue& value :
+         handle_->runWithFlatInputsAndOutputs(std::move(arguments))) {
+      ASSIGN_OR_RETURN(at::Tensor answer, TensorOfValue(value));
+      answers.push_back(std::move(answer));
+    }
+    return answers;
+  };
+  ASSIGN_OR_RETURN(std::vector<at::Tensor> answers,
+                   on.Run(on.stream(), "running the program", true, run));
+  RunResult result;
+  for (at::Tensor& answer : answers) {
+    ASSIGN_OR_RETURN(Tensor tensor, HostTensor(std::move(answer)));
+    result.outputs.push_back(std::move(tensor));
+  }
+  return result;
+}
+
+}  // namespace stoker

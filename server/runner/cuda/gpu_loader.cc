@@ -1,0 +1,164 @@
+#include "runner/cuda/gpu_loader.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "runner/cuda/gpu_aot.h"
+#include "runner/cuda/gpu_context.h"
+#include "runner/cuda/gpu_eager.h"
+#include "runner/cuda/gpu_graph.h"
+#include "runner/program_archive.h"
+#include "runner/weight_layout.h"
+#include "runner/weight_store.h"
+
+namespace stoker {
+namespace {
+
+constexpr int64_t kStagingBytes = int64_t{16} << 20;
+
+// A block of device memory outside of torch's allocator, accounted as weights.
+class WeightBlock {
+ public:
+  WeightBlock(Gpu& gpu, GpuMemory::Claim claim, int64_t bytes)
+      : gpu_(gpu), claim_(std::move(claim)) {
+    C10_CUDA_CHECK(cudaMalloc(&data_, std::max<int64_t>(bytes, 1)));
+  }
+  ~WeightBlock() {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+    const c10::cuda::CUDAGuard guard(gpu_.device());
+    cudaFree(data_);
+  }
+  WeightBlock(const WeightBlock&) = delete;
+  WeightBlock& operator=(const WeightBlock&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  Gpu& gpu_;
+  const GpuMemory::Claim claim_;
+  void* data_ = nullptr;
+};
+
+// Two pinned buffers: one is filled from the mapped file while the other is on
+// its way.
+class Uploader {
+ public:
+  Uploader() {
+    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+    for (Half& half : halves_) {
+      half.pinned =
+          at::empty({kStagingBytes},
+                    at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+      C10_CUDA_CHECK(cudaEventCreateWithFlags(
+          &half.copied, cudaEventBlockingSync | cudaEventDisableTiming));
+    }
+  }
+  ~Uploader() {
+    // The pinned memory goes back to others: nothing may still be read from it.
+    cudaStreamSynchronize(stream_);
+    for (Half& half : halves_) {
+      if (half.copied != nullptr) cudaEventDestroy(half.copied);
+    }
+    cudaStreamDestroy(stream_);
+  }
+  Uploader(const Uploader&) = delete;
+  Uploader& operator=(const Uploader&) = delete;
+
+  void Copy(const std::byte* host, int64_t bytes, std::byte* device) {
+    while (bytes > 0) {
+      const int64_t part = std::min(bytes, kStagingBytes);
+      Half& half = halves_[next_];
+      next_ = 1 - next_;
+      C10_CUDA_CHECK(cudaEventSynchronize(half.copied));
+      std::memcpy(half.pinned.mutable_data_ptr(), host,
+                  static_cast<size_t>(part));
+      C10_CUDA_CHECK(cudaMemcpyAsync(device, half.pinned.const_data_ptr(),
+                                     static_cast<size_t>(part),
+                                     cudaMemcpyHostToDevice, stream_));
+      C10_CUDA_CHECK(cudaEventRecord(half.copied, stream_));
+      host += part;
+      device += part;
+      bytes -= part;
+    }
+  }
+  void Finish() { C10_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
+
+ private:
+  struct Half {
+    at::Tensor pinned;
+    cudaEvent_t copied = nullptr;
+  };
+  cudaStream_t stream_ = nullptr;
+  Half halves_[2];
+  int next_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ExecutionContext> GpuLoader::NewContext(int threads) {
+  return std::make_unique<GpuContext>(gpu_, threads);
+}
+
+absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
+    const std::string& pt2_path) {
+  RETURN_IF_ERROR(gpu_.health().Check());
+  ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  const WeightLayout layout = LayOutWeights(archive->tensors());
+  ASSIGN_OR_RETURN(GpuMemory::Claim claim,
+                   gpu_.Take(GpuUse::kWeights, pt2_path, layout.bytes));
+  std::shared_ptr<WeightBlock> block;
+  try {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+    const c10::InferenceMode mode;
+    const c10::cuda::CUDAGuard guard(gpu_.device());
+    block = std::make_shared<WeightBlock>(gpu_, std::move(claim), layout.bytes);
+    Uploader uploader;
+    for (const WeightLayout::Region& region : layout.regions) {
+      uploader.Copy(region.host, region.bytes, block->data() + region.offset);
+    }
+    uploader.Finish();
+  } catch (...) {
+    return gpu_.ErrorNow("copying weights to the GPU");
+  }
+  gpu_.CountCopies(layout.bytes, 0);
+  return WeightStore::Place(
+      *archive, gpu_.device(),
+      [&](const std::string& name) {
+        return block->data() + layout.offsets.at(name);
+      },
+      block);
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> GpuLoader::OpenEager(
+    const std::string& pt2_path) {
+  RETURN_IF_ERROR(gpu_.health().Check());
+  const absl::MutexLock lock(&open_mutex_);
+  return GpuEager::Open(gpu_, pt2_path);
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> GpuLoader::OpenAot(
+    const std::string& entry_folder, std::shared_ptr<WeightStore> weights) {
+  const absl::MutexLock lock(&open_mutex_);
+  return GpuAot::Open(gpu_, entry_folder, std::move(weights));
+}
+
+absl::StatusOr<CapturedGraph> GpuLoader::Capture(
+    std::shared_ptr<Executable> compiled, ExecutionContext& context,
+    absl::Span<const Tensor> inputs, int64_t max_bytes) {
+  auto aot = std::dynamic_pointer_cast<GpuAot>(std::move(compiled));
+  if (aot == nullptr) {
+    return absl::FailedPreconditionError(
+        "only what AOTInductor compiled for a GPU is captured");
+  }
+  return GpuGraph::Capture(std::move(aot), static_cast<GpuContext&>(context),
+                           inputs, max_bytes);
+}
+
+}  // namespace stoker

@@ -1,0 +1,47 @@
+// The loader of one GPU's executables. Private to libstoker_cuda.so.
+//
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/synchronization/mutex.h"
+#include "runner/cuda/gpu.h"
+#include "runner/executable_loader.h"
+
+namespace stoker {
+
+class GpuLoader : public ExecutableLoader {
+ public:
+  // `open_mutex` is the process's: torch's loaders race with each other
+  // (pytorch #194128). The other arguments as Gpu's.
+  GpuLoader(GpuFacts facts, const GpuOptions& options,
+            absl::Mutex& capture_lock, absl::Mutex& open_mutex)
+      : gpu_(std::move(facts), options, capture_lock),
+        open_mutex_(open_mutex) {}
+
+  Gpu& gpu() { return gpu_; }
+
+  std::unique_ptr<ExecutionContext> NewContext(int threads) override;
+  // Copies them to the GPU through pinned memory. RESOURCE_EXHAUSTED with the
+  // arithmetic when they don't fit.
+  absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
+      const std::string& pt2_path) override;
+  absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
+      const std::string& pt2_path) override;
+  absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
+      const std::string& entry_folder,
+      std::shared_ptr<WeightStore> weights) override;
+  bool captures() const override { return true; }
+  absl::StatusOr<CapturedGraph> Capture(std::shared_ptr<Executable> compiled,
+                                        ExecutionContext& context,
+                                        absl::Span<const Tensor> inputs,
+                                        int64_t max_bytes) override;
+
+ private:
+  Gpu gpu_;
+  absl::Mutex& open_mutex_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,22 @@
+// The door of libstoker_cuda.so.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runner/cuda/cuda_gpus.h"
+
+namespace stoker {
+
+extern "C" Gpus* stoker_open_gpus(const char* build, const GpuOptions& options,
+                                  absl::Status& status) {
+  if (GpuLibraryBuild() != build) {
+    status = absl::FailedPreconditionError(
+        absl::StrCat("libstoker_cuda.so is of build ", GpuLibraryBuild(),
+                     ", stokerd of build ", build));
+    return nullptr;
+  }
+  auto gpus = OpenCudaGpus(options);
+  status = gpus.status();
+  return gpus.ok() ? gpus->release() : nullptr;
+}
+
+}  // namespace stoker

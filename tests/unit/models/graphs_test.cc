@@ -1,0 +1,268 @@
+// Which buckets get a CUDA graph, in which order, and what becomes of it: with
+// a GPU that isn't there, on a clock that only moves when something runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "batching/device_turns.h"
+#include "kernel_cache/kernel_cache.h"
+#include "metrics/catalog.h"
+#include "models/model_version.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_gpu_loader.h"
+#include "tests/fakes/temp_folder.h"
+#include "tests/fakes/tensors.h"
+#include "tests/unit/kernel_cache/staged_artifact.h"
+
+namespace stoker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+const GpuTarget kTarget{
+    .arch = "sm_90", .sms = 132, .memory_gib = 79, .driver = "580"};
+
+// y = x, row by row, in buckets of 1, 8 and 4 rows.
+std::shared_ptr<ModelSpec> RowModel() {
+  auto spec = std::make_shared<ModelSpec>();
+  spec->name = "rows";
+  spec->program_path = "/models/rows/1/model.pt2";
+  spec->program_digest = std::string(64, 'a');
+  spec->dimensions = {{"batch", "s0", 1, 64, true}};
+  spec->inputs.resize(1);
+  spec->inputs[0].name = "x";
+  spec->inputs[0].dims = {DimExpr::Dimension(0)};
+  spec->outputs = {{"y", DataType::kFp32, {DimExpr::Dimension(0)}}};
+  spec->batch_dimension = 0;
+  spec->max_batch_size = 8;
+  spec->buckets = {{{1}}, {{8}}, {{4}}};
+  spec->devices = {*ParseDevice("cuda:0")};
+  return spec;
+}
+
+absl::StatusOr<RunResult> Same(absl::Span<const Tensor> inputs) {
+  RunResult result;
+  for (const Tensor& input : inputs) {
+    result.outputs.push_back(MakeTensor<float>(DataType::kFp32, input.shape,
+                                               ValuesOf<float>(input)));
+  }
+  return result;
+}
+
+class GraphsTest : public ::testing::Test {
+ protected:
+  GraphsTest() {
+    auto cache =
+        KernelCache::Open({.root = folder_ / "cache"}, Files::Real(), metrics_);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    cache_ = *std::move(cache);
+  }
+  ~GraphsTest() override { Stop(); }
+
+  void Stop() {
+    if (version_ != nullptr) version_->Stop(absl::InfinitePast());
+    version_.reset();
+  }
+
+  // Loads and warms up the model with all its artifacts in the cache.
+  void Serve() {
+    Stop();
+    toolchain_.gpu = kTarget;
+    for (const WarmupStep& step :
+         MakeWarmupPlan(*spec_, 1, toolchain_, "cuda:0")) {
+      const ArtifactKey& key = step.request.key;
+      if (cache_->Lookup(key).has_value()) continue;
+      const auto staged = cache_->NewStagingFolder(key);
+      ASSERT_TRUE(staged.ok());
+      StageArtifact(*staged, key);
+      ASSERT_TRUE(cache_->Commit(key, *staged).ok());
+    }
+    VersionDeps deps;
+    deps.cache = cache_.get();
+    deps.placement = {
+        .places = {{"cuda:0", &gpu_}}, .turns = &turns_, .gpu = kTarget};
+    deps.clock = &clock_;
+    deps.metrics = &metrics_;
+    deps.toolchain = toolchain_;
+    deps.verify_promotions = false;
+    deps.machine = "here";
+    version_ = std::make_unique<ModelVersion>(spec_, deps);
+    ASSERT_TRUE(version_->Load().ok());
+    version_->WarmUp();
+  }
+
+  BucketSlot::Snapshot Bucket(int index) const {
+    return version_->Buckets()[static_cast<size_t>(index)].slot;
+  }
+  // The rows of the captures, in order.
+  std::vector<int64_t> CapturedRows() const {
+    std::vector<int64_t> rows;
+    for (const Shape& shape : gpu_.captured()) rows.push_back(shape[0]);
+    return rows;
+  }
+  double Outcomes(const char* outcome) const {
+    return MetricValue(metrics_, metric::kGraphCaptures.name,
+                       {{"outcome", outcome}});
+  }
+  // The tier that answers a request of so many rows.
+  std::string TierOf(int64_t rows) {
+    auto task = std::make_unique<InferTask>();
+    task->inputs = {
+        MakeTensor<float>(DataType::kFp32, {rows},
+                          std::vector<float>(static_cast<size_t>(rows), 1))};
+    task->sizes = {rows};
+    task->rows = rows;
+    absl::Mutex mu;
+    absl::StatusOr<InferResult> answer = absl::UnknownError("");
+    bool done = false;
+    task->on_done = [&](absl::StatusOr<InferResult> result) {
+      const absl::MutexLock lock(&mu);
+      answer = std::move(result);
+      done = true;
+    };
+    EXPECT_TRUE(version_->Submit(task).ok());
+    const absl::MutexLock lock(&mu);
+    mu.Await(absl::Condition(&done));
+    return answer.ok() ? std::string(answer->tier) : answer.status().ToString();
+  }
+
+  const TempFolder folder_;
+  FakeClock clock_;
+  MetricRegistry metrics_;
+  DeviceTurns turns_{2, clock_};
+  std::unique_ptr<KernelCache> cache_;
+  FakeGpuLoader gpu_{clock_, Same};
+  Toolchain toolchain_;
+  std::shared_ptr<ModelSpec> spec_ = RowModel();
+  std::unique_ptr<ModelVersion> version_;
+};
+
+TEST_F(GraphsTest, TheLargestBucketComesFirstAndAllServe) {
+  Serve();
+  EXPECT_THAT(CapturedRows(), ElementsAre(8, 4, 1));
+  EXPECT_EQ(Outcomes("kept"), 3);
+  EXPECT_NEAR(Bucket(1).graph_gain, 2, 0.01);
+  EXPECT_EQ(Bucket(1).graph_bytes, 100);
+  EXPECT_THAT(Bucket(1).graph, StartsWith("2.00 x compiled"));
+  EXPECT_EQ(TierOf(1), "graph");
+  EXPECT_EQ(TierOf(7), "graph");
+}
+
+TEST_F(GraphsTest, EachDeviceThreadHasItsOwn) {
+  spec_->instances = 2;
+  Serve();
+  EXPECT_THAT(CapturedRows(), ElementsAre(8, 8, 4, 4, 1, 1));
+  EXPECT_EQ(Outcomes("kept"), 3);
+  EXPECT_EQ(Bucket(0).graph_bytes, 200);
+}
+
+TEST_F(GraphsTest, WhatGainsLittleIsNotKeptAndThatIsRemembered) {
+  gpu_.OnCapture([](const Shape& shape) {
+    return CapturedAs{.run = absl::Microseconds(shape[0] == 8 ? 9700 : 5000)};
+  });
+  Serve();
+  EXPECT_EQ(Outcomes("gain"), 1);
+  EXPECT_THAT(Bucket(1).graph, HasSubstr("gain: 1.03 x compiled"));
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(TierOf(4), "graph");
+  // Another start captures only what is worth it, and times nothing.
+  const absl::Time before = clock_.Now();
+  Serve();
+  EXPECT_THAT(CapturedRows(), ElementsAre(8, 4, 1, 4, 1));
+  EXPECT_LT(clock_.Now() - before, absl::Milliseconds(200));
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(TierOf(1), "graph");
+}
+
+TEST_F(GraphsTest, RefusalsHaveReasonsAndLeaveTheCompiledForm) {
+  gpu_.OnCapture([](const Shape& shape) {
+    if (shape[0] == 8) {
+      return CapturedAs{.status = absl::FailedPreconditionError(
+                            "aten.nonzero waits for the device")};
+    }
+    if (shape[0] == 4) {
+      return CapturedAs{.status =
+                            absl::ResourceExhaustedError("out of memory")};
+    }
+    return CapturedAs{.status = absl::InternalError("surprise")};
+  });
+  Serve();
+  EXPECT_EQ(Outcomes("unfit"), 1);
+  EXPECT_EQ(Outcomes("memory"), 1);
+  EXPECT_EQ(Outcomes("failed"), 1);
+  EXPECT_EQ(Bucket(1).graph, "unfit: aten.nonzero waits for the device");
+  EXPECT_EQ(Bucket(1).state, BucketState::kCompiled);
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(TierOf(1), "aot");
+}
+
+TEST_F(GraphsTest, TheBudgetGoesToTheLargest) {
+  spec_->graphs.max_bytes = 100;
+  Serve();
+  EXPECT_THAT(CapturedRows(), ElementsAre(8));
+  EXPECT_EQ(Outcomes("budget"), 2);
+  EXPECT_THAT(Bucket(0).graph, HasSubstr("budget: the graphs of larger"));
+  EXPECT_EQ(TierOf(8), "graph");
+  EXPECT_EQ(TierOf(4), "aot");
+}
+
+TEST_F(GraphsTest, ThereAreAtMostSixtyFour) {
+  spec_->dimensions[0].max = 100;
+  spec_->max_batch_size = 70;
+  spec_->buckets.clear();
+  for (int64_t rows = 1; rows <= 70; ++rows) spec_->buckets.push_back({{rows}});
+  Serve();
+  EXPECT_EQ(Outcomes("kept"), 64);
+  EXPECT_EQ(Outcomes("count"), 6);
+  EXPECT_THAT(Bucket(0).graph, StartsWith("count: there are 64"));
+}
+
+TEST_F(GraphsTest, AFailedReplayFallsBackAndAnswersAllTheSame) {
+  Serve();
+  for (const auto& weak : gpu_.graphs()) {
+    if (const auto graph = weak.lock()) {
+      graph->FailNext(1, absl::ResourceExhaustedError("out of memory"));
+    }
+  }
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(Bucket(1).graph_gain, 0);
+  EXPECT_THAT(Bucket(1).graph, HasSubstr("failed: RESOURCE_EXHAUSTED"));
+  EXPECT_EQ(Bucket(1).state, BucketState::kCompiled);
+  EXPECT_EQ(TierOf(8), "aot");
+}
+
+TEST_F(GraphsTest, ALostGpuIsNoReasonToTryAnotherForm) {
+  Serve();
+  for (const auto& weak : gpu_.graphs()) {
+    if (const auto graph = weak.lock()) {
+      graph->FailNext(1, absl::UnavailableError("cuda:0 failed"));
+    }
+  }
+  EXPECT_THAT(TierOf(8), HasSubstr("UNAVAILABLE"));
+  EXPECT_GT(Bucket(1).graph_gain, 0);
+}
+
+TEST_F(GraphsTest, NoGraphsWhereModelYamlSaysSo) {
+  spec_->graphs.enabled = false;
+  Serve();
+  EXPECT_THAT(CapturedRows(), IsEmpty());
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(Bucket(1).graph, "");
+}
+
+TEST_F(GraphsTest, GraphsGoWithTheVersion) {
+  Serve();
+  Stop();
+  for (const auto& weak : gpu_.graphs()) EXPECT_TRUE(weak.expired());
+}
+
+}  // namespace
+}  // namespace stoker
