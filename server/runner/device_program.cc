@@ -44,7 +44,7 @@ bool NamesDevices(absl::string_view name, absl::string_view model) {
 
 }  // namespace
 
-void MoveDevices(json& value, int gpu_index) {
+void MoveDevices(json& value, const Device& device) {
   // A list of its own: the text is untrusted and may be nested more deeply than
   // a stack.
   std::vector<json*> open = {&value};
@@ -52,8 +52,8 @@ void MoveDevices(json& value, int gpu_index) {
     json& next = *open.back();
     open.pop_back();
     if (IsDevice(next)) {
-      next["type"] = "cuda";
-      next["index"] = gpu_index;
+      next["type"] = device.is_gpu() ? "cuda" : "cpu";
+      next["index"] = device.is_gpu() ? json(device.index) : json(nullptr);
       continue;
     }
     if (!next.is_structured()) continue;
@@ -64,7 +64,7 @@ void MoveDevices(json& value, int gpu_index) {
 }
 
 absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
-                                                  int gpu_index) {
+                                                  const Device& device) {
   const ZipArchive& zip = *archive.zip();
   const absl::string_view what = "memory for a program's copy";
   FileDescriptor file(memfd_create("stoker-device-program", MFD_CLOEXEC));
@@ -86,7 +86,7 @@ absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
         const auto text = zip.ReadChecked(full_name, kMostJson);
         if (!text.ok()) return text.status();
         json document = json::parse(*text, nullptr, false);
-        MoveDevices(document, gpu_index);
+        MoveDevices(document, device);
         const std::string moved =
             document.dump(-1, ' ', true, json::error_handler_t::replace);
         writer.writeRecord(std::string(name), moved.data(), moved.size());

@@ -9,20 +9,22 @@
 #include "base/file_descriptor.h"
 #include "nlohmann/json_fwd.hpp"
 #include "runner/program_archive.h"
+#include "tensor/device.h"
 
 namespace stoker {
 
 // Every device in the JSON, {"type": "cpu" or "cuda", "index": ...}, becomes
-// cuda:`gpu_index`: of values, of the operators' arguments, of stored tensors.
-void MoveDevices(nlohmann::json& value, int gpu_index);
+// `device`, the processor or a GPU by index: of values, of the operators'
+// arguments, of stored tensors.
+void MoveDevices(nlohmann::json& value, const Device& device);
 
-// The archive with its graph and its tensors' configurations moved to
-// cuda:`gpu_index`, its weights byte by byte as they are, in an anonymous file
-// in memory; open it as /proc/self/fd/N. Whoever has read it lets it go: as
-// long as it is there, it is one more copy of the weights on the host.
-// RESOURCE_EXHAUSTED when there is no memory for it.
+// The archive with its graph and its tensors' configurations moved to `device`,
+// its weights byte by byte as they are, in an anonymous file in memory; open it
+// as /proc/self/fd/N. Whoever has read it lets it go: as long as it is there,
+// it is one more copy of the weights on the host. RESOURCE_EXHAUSTED when there
+// is no memory for it.
 absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
-                                                  int gpu_index);
+                                                  const Device& device);
 
 // Lets go of the memory behind it, whoever still has it open.
 void EmptyDeviceProgram(const FileDescriptor& program);

@@ -68,6 +68,8 @@ std::vector<Tensor> InputsOf(const ArtifactManifest& manifest,
     domain.shape = input.shape;
     for (int64_t& size : domain.shape) size = size < 0 ? open_size : size;
     domain.normal = IsFloating(input.dtype);
+    // Integers are 1: an index that every table has, and a divisor.
+    domain.low = 1;
     domains.push_back(std::move(domain));
   }
   return SeededInputs(domains, 1);

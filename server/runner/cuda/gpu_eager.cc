@@ -41,7 +41,8 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
   ASSIGN_OR_RETURN(GpuMemory::Claim claim,
                    gpu.Take(GpuUse::kEager, pt2_path, bytes));
   ASSIGN_OR_RETURN(const FileDescriptor program,
-                   WriteDeviceProgram(*archive, gpu.facts().index));
+                   WriteDeviceProgram(*archive, {.kind = Device::Kind::kGpu,
+                                                 .index = gpu.facts().index}));
   try {
     const absl::ReaderMutexLock lock(&gpu.capture_lock());
     const c10::InferenceMode mode;

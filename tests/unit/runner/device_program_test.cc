@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
@@ -29,7 +31,7 @@ TEST(MoveDevicesTest, MovesEveryDeviceAndNothingElse) {
     "c": {"type": "cpu", "index": "1"},
     "d": {"type": "cpu", "index": null, "more": 1},
     "e": {"type": "meta", "index": null}})");
-  MoveDevices(value, 3);
+  MoveDevices(value, *ParseDevice("cuda:3"));
   EXPECT_EQ(value, json::parse(R"({
     "a": {"device": {"type": "cuda", "index": 3}},
     "b": [{"as_device": {"type": "cuda", "index": 3}}, {"as_string": "cpu"}],
@@ -41,20 +43,20 @@ TEST(MoveDevicesTest, MovesEveryDeviceAndNothingElse) {
 TEST(MoveDevicesTest, NeedsNoStackForDeepText) {
   json value = {{"type", "cpu"}, {"index", nullptr}};
   for (int i = 0; i < 100'000; ++i) value = json::array({std::move(value)});
-  MoveDevices(value, 0);
+  MoveDevices(value, Device{});
 }
 
 TEST(DeviceProgramTest, IsTheSameProgramElsewhere) {
   const auto original = ProgramArchive::Open(Made("lookup.pt2"));
   ASSERT_TRUE(original.ok()) << original.status();
-  const auto file = WriteDeviceProgram(**original, 1);
+  const auto file = WriteDeviceProgram(**original, *ParseDevice("cuda:1"));
   ASSERT_TRUE(file.ok()) << file.status();
   const auto moved = ProgramArchive::Open(PathOf(*file));
   ASSERT_TRUE(moved.ok()) << moved.status();
   EXPECT_EQ((*moved)->model_name(), (*original)->model_name());
 
   json expected = (*original)->program();
-  MoveDevices(expected, 1);
+  MoveDevices(expected, *ParseDevice("cuda:1"));
   EXPECT_NE(expected, (*original)->program());
   EXPECT_EQ((*moved)->program(), expected);
 
@@ -71,7 +73,7 @@ TEST(DeviceProgramTest, IsTheSameProgramElsewhere) {
 TEST(DeviceProgramTest, ACpuRefusesIt) {
   const auto original = ProgramArchive::Open(Made("lookup.pt2"));
   ASSERT_TRUE(original.ok()) << original.status();
-  const auto file = WriteDeviceProgram(**original, 0);
+  const auto file = WriteDeviceProgram(**original, *ParseDevice("cuda:0"));
   ASSERT_TRUE(file.ok()) << file.status();
   const auto loader = MakeCpuLoader();
   for (const absl::Status& status :
@@ -83,9 +85,42 @@ TEST(DeviceProgramTest, ACpuRefusesIt) {
   }
 }
 
+// There and back: nativert reads what was written, and answers the same.
+TEST(DeviceProgramTest, RunsAsItDid) {
+  const auto original = ProgramArchive::Open(Made("lookup.pt2"));
+  ASSERT_TRUE(original.ok()) << original.status();
+  const auto there = WriteDeviceProgram(**original, *ParseDevice("cuda:0"));
+  ASSERT_TRUE(there.ok()) << there.status();
+  const auto moved = ProgramArchive::Open(PathOf(*there));
+  ASSERT_TRUE(moved.ok()) << moved.status();
+  const auto back = WriteDeviceProgram(**moved, Device{});
+  ASSERT_TRUE(back.ok()) << back.status();
+
+  const auto loader = MakeCpuLoader();
+  const auto context = loader->NewContext(1);
+  const auto inputs = LookupInputs({1, 2, 3, 4, 5, 6}, {2, 3});
+  std::vector<RunResult> results;
+  for (const std::string& path : {Made("lookup.pt2"), PathOf(*back)}) {
+    const auto eager = loader->OpenEager(path);
+    ASSERT_TRUE(eager.ok()) << eager.status();
+    // nativert has read all that it needs.
+    if (path == PathOf(*back)) EmptyDeviceProgram(*back);
+    auto result = (*eager)->Run(*context, inputs);
+    ASSERT_TRUE(result.ok()) << result.status();
+    results.push_back(*std::move(result));
+  }
+  ASSERT_EQ(results[0].outputs.size(), results[1].outputs.size());
+  for (size_t i = 0; i < results[0].outputs.size(); ++i) {
+    const Tensor& expected = results[0].outputs[i];
+    const Tensor& actual = results[1].outputs[i];
+    ASSERT_EQ(actual.byte_size, expected.byte_size);
+    EXPECT_EQ(std::memcmp(actual.data, expected.data, actual.byte_size), 0);
+  }
+}
+
 TEST(DeviceProgramTest, CanBeEmptiedWhileItIsOpen) {
   const auto original = ProgramArchive::Open(Made("lookup.pt2"));
-  const auto file = WriteDeviceProgram(**original, 0);
+  const auto file = WriteDeviceProgram(**original, *ParseDevice("cuda:0"));
   ASSERT_TRUE(file.ok());
   EXPECT_GT(Files::Real().Size(PathOf(*file)).value(), 0);
   EmptyDeviceProgram(*file);

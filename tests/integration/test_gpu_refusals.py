@@ -1,0 +1,77 @@
+"""Proves that a model for a GPU is refused in one clear line where there is none, and all else is served."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import pytest
+from tritonclient.utils import InferenceServerException
+
+from tests.integration.clients import check_mlp, infer, rows
+from tests.integration.daemon import STOKERD, ctl
+
+NO_DRIVER = "no NVIDIA driver"
+
+
+@pytest.fixture(autouse=True)
+def _no_driver() -> None:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return
+    pytest.skip("this host has a driver")
+
+
+@pytest.mark.parametrize(
+    ("device", "arguments", "why"),
+    [
+        ("cuda:0", [], NO_DRIVER),
+        ("cuda:auto", [], NO_DRIVER),
+        ("[cuda:0, cuda:1]", [], NO_DRIVER),
+        ("cuda:0", ["--cuda-library=/nowhere/libstoker_cuda.so"], "/nowhere/libstoker_cuda.so isn't there"),
+        ("cuda:0", ["--cuda-library=/etc/hostname"], "/etc/hostname: "),
+    ],
+)
+def test_one_line_says_what_is_missing(repository, start, device: str, arguments: list[str], why: str) -> None:
+    root = repository("mlp", "identity")
+    (root / "identity/model.yaml").write_text(f"device: {device}\n")
+    with start(root, "--no-compile", *arguments) as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        check_mlp(client)
+        states = {line.name: (line.state, line.reason) for line in client.get_model_repository_index().models}
+        assert states["mlp"][0] == "READY"
+        state, reason = states["identity"]
+        assert state == "UNAVAILABLE"
+        assert reason.startswith(f"device {device.strip('[]')} was asked for: no GPU can be used: ")
+        assert why in reason and "\n" not in reason
+        with pytest.raises(InferenceServerException, match="unknown model: 'identity'.*was asked for"):
+            infer(client, rows(1), "identity")
+        assert daemon.stop() == 0
+
+
+def test_a_default_device_is_for_models_that_say_none(repository, start) -> None:
+    root = repository("mlp", "identity")
+    (root / "mlp/model.yaml").write_text("device: cpu\nbuckets: []\n")
+    with start(root, "--no-compile", "--default-device=cuda:0") as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        check_mlp(client)
+        states = {line.name: line.state for line in client.get_model_repository_index().models}
+        assert states == {"mlp": "READY", "identity": "UNAVAILABLE"}
+        assert daemon.stop() == 0
+
+
+def test_the_daemon_itself_links_no_cuda() -> None:
+    """But for the runtime that libtorch_cpu links; the library's only symbol is its door."""
+    assert b"stoker_open_gpus" in (STOKERD.parent / "libstoker_cuda.so").read_bytes()
+    assert b"libtorch_cuda.so" not in STOKERD.read_bytes()
+
+
+def test_keys_are_for_the_daemon_to_tell(repository, start, tmp_path: Path) -> None:
+    root = repository("mlp", "identity")
+    (root / "mlp/model.yaml").write_text("device: cuda:0\n")
+    with start(root, "--no-compile", cache=tmp_path / "cache") as daemon:
+        daemon.wait_ready(60)
+        said = ctl("plan", "mlp", "--model-repository", root, "--cache", tmp_path / "cache", code=4)
+        assert "mlp:1 runs on cuda:0: its keys depend on that GPU" in said
+        assert daemon.stop() == 0
