@@ -546,6 +546,7 @@ void ModelVersion::MeasureAgain() {
     }
   }
   if (!slots_.empty() && AllIn({BucketState::kCompiled})) LetEagerGo();
+  CaptureGraphs();  // of what was promoted only now
 }
 
 absl::Status ModelVersion::MeasureAgain(const WarmupStep& step,

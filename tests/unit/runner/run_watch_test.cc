@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/synchronization/notification.h"
+#include "absl/synchronization/mutex.h"
 #include "tests/fakes/fake_clock.h"
 
 namespace stoker {
@@ -10,11 +10,12 @@ namespace {
 
 TEST(RunWatchTest, TellsOfARunThatDoesNotEnd) {
   FakeClock clock;
-  absl::Notification told;
-  absl::Duration since;
+  absl::Mutex mu;
+  absl::Duration told;  // zero: not yet
+  const auto is_told = [&] { return told > absl::ZeroDuration(); };
   RunWatch watch(clock, absl::Seconds(100), [&](absl::Duration longest) {
-    since = longest;
-    told.Notify();
+    const absl::MutexLock lock(&mu);
+    told = longest;
   });
   const auto quick = watch.Add();
   const auto stuck = watch.Add();
@@ -26,14 +27,20 @@ TEST(RunWatchTest, TellsOfARunThatDoesNotEnd) {
     quick->End();
     stuck->End();
   }
-  EXPECT_FALSE(told.HasBeenNotified());
+  {
+    const absl::MutexLock lock(&mu);
+    EXPECT_FALSE(is_told());
+  }
+  clock.BlockUntilWaiters(1);
   stuck->Begin();
-  for (int i = 0; i < 5 && !told.HasBeenNotified(); ++i) {
+  // One look too many would wait for ever: it has stopped looking.
+  for (int i = 0; i < 5; ++i) {
     clock.BlockUntilWaiters(1);
     clock.Advance(absl::Seconds(25));
   }
-  told.WaitForNotification();
-  EXPECT_GT(since, absl::Seconds(100));
+  const absl::MutexLock lock(&mu);
+  mu.Await(absl::Condition(&is_told));
+  EXPECT_GT(told, absl::Seconds(100));
 }
 
 TEST(RunWatchTest, ForgetsThreadsThatAreGone) {
