@@ -40,7 +40,7 @@ absl::StatusOr<Placement> DevicePlaces::FindOnGpus(const ModelSpec& spec,
                                                    Gpus& gpus) {
   std::vector<int64_t> free_bytes;
   for (const GpuFacts& gpu : gpus.facts()) {
-    // Asking starts the GPU: only where it decides.
+    // Asking may start the GPU: only where it decides.
     const bool any = spec.devices.front().kind == Device::Kind::kAnyGpu;
     free_bytes.push_back(any ? gpus.FreeBytes(gpu.index) : 0);
   }

@@ -15,6 +15,11 @@ struct NvmlUtilisation {
   unsigned gpu = 0;  // percent
   unsigned memory = 0;
 };
+struct NvmlMemory {
+  unsigned long long total = 0;
+  unsigned long long free = 0;
+  unsigned long long used = 0;
+};
 constexpr int kOk = 0;
 constexpr unsigned kVersionLength = 80;
 
@@ -28,6 +33,7 @@ struct GpuMonitor::Functions {
   int (*by_uuid)(const char*, NvmlDevice*) = nullptr;
   int (*utilisation)(NvmlDevice, NvmlUtilisation*) = nullptr;
   int (*power)(NvmlDevice, unsigned*) = nullptr;  // milliwatts
+  int (*memory)(NvmlDevice, NvmlMemory*) = nullptr;
 
   template <typename F>
   bool Load(F*& function, const char* name) {
@@ -39,7 +45,8 @@ struct GpuMonitor::Functions {
            Load(driver_version, "nvmlSystemGetDriverVersion") &&
            Load(by_uuid, "nvmlDeviceGetHandleByUUID") &&
            Load(utilisation, "nvmlDeviceGetUtilizationRates") &&
-           Load(power, "nvmlDeviceGetPowerUsage");
+           Load(power, "nvmlDeviceGetPowerUsage") &&
+           Load(memory, "nvmlDeviceGetMemoryInfo");
   }
 };
 
@@ -78,6 +85,10 @@ GpuMonitor::Reading GpuMonitor::Read(const std::string& uuid) const {
   unsigned milliwatts = 0;
   if (functions_->power(device, &milliwatts) == kOk) {
     reading.watts = milliwatts / 1000.0;
+  }
+  NvmlMemory memory;
+  if (functions_->memory(device, &memory) == kOk) {
+    reading.free_bytes = static_cast<int64_t>(memory.free);
   }
   return reading;
 }

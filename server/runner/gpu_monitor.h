@@ -5,6 +5,7 @@
 // Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@ class GpuMonitor {
   struct Reading {
     std::optional<double> busy;   // share of the last second, 0 to 1
     std::optional<double> watts;  // of the whole GPU; a MIG slice has none
+    std::optional<int64_t> free_bytes;
   };
 
   // Null when the library isn't there or doesn't start.

@@ -44,7 +44,7 @@ class Gpus {
   virtual ~Gpus() = default;
   // At least one, by index.
   virtual const std::vector<GpuFacts>& facts() const = 0;
-  // As the driver says now; 0 where it can't.
+  // As NVML or the driver says now; 0 where they can't.
   virtual int64_t FreeBytes(int index) = 0;
   // Starts the GPU at its first call, which takes a second; the loader lives as
   // long as the Gpus. UNAVAILABLE with CUDA's words when that fails.

@@ -1,4 +1,5 @@
-/* NVML of a machine with one GPU, as a library to be opened: driver 580.82.07, 42 % busy, 311.5 W.
+/* NVML of a machine with one GPU, as a library to be opened: driver 580.82.07, 42 % busy, 311.5 W,
+ * 60,000 of 80,000 bytes free.
  * A GPU of another UUID isn't there, and FAKE_NVML_BROKEN=1 keeps it from starting. */
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,17 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** handle) {
 int nvmlDeviceGetUtilizationRates(void* handle, struct utilization* rates) {
   rates->gpu = 42;
   rates->memory = 7;
+  return handle == &device ? kOk : kUnknown;
+}
+struct memory {
+  unsigned long long total;
+  unsigned long long free;
+  unsigned long long used;
+};
+int nvmlDeviceGetMemoryInfo(void* handle, struct memory* memory) {
+  memory->total = 80000;
+  memory->free = 60000;
+  memory->used = 20000;
   return handle == &device ? kOk : kUnknown;
 }
 int nvmlDeviceGetPowerUsage(void* handle, unsigned* milliwatts) {

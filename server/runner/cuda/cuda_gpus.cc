@@ -10,6 +10,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -77,6 +78,7 @@ class CudaGpus : public Gpus {
   const std::vector<GpuFacts>& facts() const override { return facts_; }
 
   int64_t FreeBytes(int index) override {
+    if (const std::optional<int64_t> told = FreeOfIdle(index)) return *told;
     const auto loader = Loader(index);
     return loader.ok() ? static_cast<GpuLoader*>(*loader)->gpu().FreeBytes()
                        : 0;
@@ -84,19 +86,18 @@ class CudaGpus : public Gpus {
 
   absl::StatusOr<ExecutableLoader*> Loader(int index) override {
     const absl::MutexLock lock(&mu_);
-    std::unique_ptr<GpuLoader>& loader = loaders_[index];
-    if (loader == nullptr) {
+    if (!loaders_.contains(index)) {
       const cudaError_t set = cudaSetDevice(index);
       const cudaError_t started = set == cudaSuccess ? cudaFree(nullptr) : set;
       if (started != cudaSuccess) {
         return absl::UnavailableError(absl::StrCat(
             "cuda:", index, " can't be used: ", cudaGetErrorString(started)));
       }
-      loader =
+      loaders_[index] =
           std::make_unique<GpuLoader>(facts_.at(static_cast<size_t>(index)),
                                       options_, capture_lock_, open_mutex_);
     }
-    return loader.get();
+    return loaders_[index].get();
   }
 
   void UpdateMetrics() override {
@@ -106,7 +107,7 @@ class CudaGpus : public Gpus {
       {
         const absl::MutexLock lock(&mu_);
         const auto loader = loaders_.find(gpu.index);
-        if (loader == loaders_.end() || loader->second == nullptr) continue;
+        if (loader == loaders_.end()) continue;
         options_.metrics->Gauge(metric::kGpuFreeMemory, labels)
             .Set(static_cast<double>(loader->second->gpu().FreeBytes()));
       }
@@ -122,6 +123,15 @@ class CudaGpus : public Gpus {
   }
 
  private:
+  // Of one that wasn't started, which would take some hundred megabytes of it;
+  // where NVML knows.
+  std::optional<int64_t> FreeOfIdle(int index) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (monitor_ == nullptr || loaders_.contains(index)) return std::nullopt;
+    return monitor_->Read(facts_.at(static_cast<size_t>(index)).uuid)
+        .free_bytes;
+  }
+
   const GpuOptions options_;
   const std::unique_ptr<GpuMonitor> monitor_;
   const std::vector<GpuFacts> facts_;

@@ -163,5 +163,31 @@ TEST(Gatherer, WithoutABatchDimensionEveryAxisIsPaddedAlike) {
   EXPECT_THAT(ValuesOf<int32_t>(inputs[1]), ElementsAre(2));
 }
 
+TEST(Gatherer, WritesWhereItsOwnerSays) {
+  const BatchLayout layout = Layout({{DataType::kInt64, {kBatch, kTokens}, 9}});
+  std::vector<Buffer> given;
+  Gatherer gatherer(layout,
+                    [&](size_t bytes) { return given.emplace_back(bytes); });
+  const auto batch = [](int64_t tokens) {
+    return MakeBatch(
+        Task({1, tokens},
+             {MakeTensor<int64_t>(
+                 DataType::kInt64, {1, tokens},
+                 std::vector<int64_t>(static_cast<size_t>(tokens), 3))}));
+  };
+  const auto written = [&](int64_t tokens, int64_t run_tokens) {
+    return gatherer.Gather(batch(tokens), {2, run_tokens})[0].data;
+  };
+  const std::byte* const first = written(2, 2);
+  // Kept as long as it is large enough.
+  const std::byte* const again = written(1, 2);
+  const std::byte* const larger = written(3, 3);
+  ASSERT_EQ(given.size(), 2u);
+  EXPECT_EQ(first, given[0].data());
+  EXPECT_EQ(again, first);
+  EXPECT_EQ(larger, given[1].data());
+  EXPECT_EQ(given[1].size(), 6 * sizeof(int64_t));
+}
+
 }  // namespace
 }  // namespace stoker

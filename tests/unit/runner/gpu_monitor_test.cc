@@ -18,9 +18,11 @@ TEST(GpuMonitorTest, ReadsWhatTheDriversLibrarySays) {
   const GpuMonitor::Reading known = monitor->Read("GPU-1");
   EXPECT_DOUBLE_EQ(known.busy.value(), 0.42);
   EXPECT_DOUBLE_EQ(known.watts.value(), 311.5);
+  EXPECT_EQ(known.free_bytes.value(), 60'000);
   const GpuMonitor::Reading other = monitor->Read("GPU-2");
   EXPECT_FALSE(other.busy.has_value());
   EXPECT_FALSE(other.watts.has_value());
+  EXPECT_FALSE(other.free_bytes.has_value());
 }
 
 TEST(GpuMonitorTest, IsNotThereWithoutADriver) {
