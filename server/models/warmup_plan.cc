@@ -63,6 +63,8 @@ void AddGpu(const Toolchain& toolchain, KeyFactors& factors) {
   factors["cuda.driver"] = gpu.driver;
   factors["cuda.toolkit"] = toolchain.cuda;
   factors["triton"] = toolchain.triton;
+  // The wrapper launches every kernel there.
+  factors["inductor.aot_inductor.compile_wrapper_opt_level"] = "\"O1\"";
 }
 
 KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
@@ -78,14 +80,14 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
       {"cxx", toolchain.cxx},
       {"libc", toolchain.libc},
   };
+  for (const auto& [option, value] : kInductorOptions) {
+    factors[absl::StrCat("inductor.", option)] = value;
+  }
   if (spec.on_gpu()) {
     AddGpu(toolchain, factors);
   } else {
     factors["cpu.simdlen"] = absl::StrCat(toolchain.cpu.simdlen);
     factors["cpu.threads"] = absl::StrCat(threads);
-  }
-  for (const auto& [option, value] : kInductorOptions) {
-    factors[absl::StrCat("inductor.", option)] = value;
   }
   AddLevers(spec.compile, factors);
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {

@@ -77,7 +77,9 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
                            const ArtifactManifest& manifest,
                            WeightStore& weights) {
   const at::ScalarType packed_as =
-      manifest.packed_as == DataType::kBf16 ? at::kBFloat16 : at::kFloat;
+      manifest.packed_as == DataType::kBf16   ? at::kBFloat16
+      : manifest.packed_as == DataType::kFp16 ? at::kHalf
+                                              : at::kFloat;
   torch::inductor::TensorConstantMap bound;
   for (const auto& [generated, name] :
        runner.getConstantNamesToOriginalFQNs()) {

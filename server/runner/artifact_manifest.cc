@@ -119,6 +119,7 @@ absl::Status ReadGpu(const json& document, ArtifactManifest& manifest) {
   if (manifest.device != "cuda") return Malformed("device", "cpu or cuda");
   ASSIGN_OR_RETURN(manifest.gpu_arch,
                    Text(Member(document, "factors"), "cuda.arch"));
+  manifest.tf32 = Member(Member(document, "factors"), "precision") == "tf32";
   const json& capturable = Member(document, "capturable");
   if (!capturable.is_boolean()) return Malformed("capturable", "a boolean");
   if (capturable.get<bool>()) return absl::OkStatus();

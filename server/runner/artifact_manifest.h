@@ -40,10 +40,12 @@ struct ArtifactManifest {
   std::optional<int> validity_output;  // index of the additional output
   std::vector<ArtifactGuard> guards;
   std::vector<std::string> constants;  // qualified names that it must be given
-  std::set<std::string> packed;        // those that it takes in oneDNN's layout
+  // Those that it takes in oneDNN's layout; on a GPU, rounded to `packed_as`.
+  std::set<std::string> packed;
   DataType packed_as = DataType::kFp32;  // of these, once packed
   std::string device = "cpu";            // or "cuda"
   std::string gpu_arch;                  // "sm_90"; empty for a CPU
+  bool tf32 = false;  // its float32 matrix products may be computed in TF32
   // Why its runs can't be captured as a CUDA graph, in one line; empty: they
   // can.
   std::string not_capturable;

@@ -128,8 +128,10 @@ WeightStore::~WeightStore() {
 absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
                                                 at::ScalarType dtype) {
   const at::Tensor* dense = Find(name);
+  const bool on_gpu = dense != nullptr && dense->is_cuda();
   if (dense == nullptr || dense->scalar_type() != at::kFloat ||
-      dense->dim() != 2 || !dense->is_contiguous() || dense->numel() == 0) {
+      (!on_gpu &&
+       (dense->dim() != 2 || !dense->is_contiguous() || dense->numel() == 0))) {
     return absl::FailedPreconditionError(absl::StrCat(
         "constant '", name, "' can't be packed: expected a float32 matrix"));
   }
@@ -137,7 +139,8 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
   const auto found = packed_.find({name, dtype});
   if (found != packed_.end()) return &found->second;
   try {
-    const at::Tensor packed = Pack(dense->to(dtype));
+    const at::Tensor rounded = dense->to(dtype);
+    const at::Tensor packed = on_gpu ? rounded : Pack(rounded);
     return &packed_.emplace(std::pair(name, dtype), packed).first->second;
   } catch (...) {
     return CompiledError(absl::StrCat("packing constant '", name, "'"));

@@ -48,7 +48,8 @@ class WeightStore {
   at::Tensor* Find(const std::string& name);
 
   // The same weight of a linear layer, float32 [out, in], in oneDNN's own
-  // layout and as it is or rounded to bfloat16: a copy, made at the first call
+  // layout and as it is or rounded to bfloat16; on a GPU any float32 weight,
+  // rounded to `dtype` and laid out as it is. A copy, made at the first call
   // and shared by all artifacts that ask for it. FAILED_PRECONDITION when it is
   // no such weight.
   absl::StatusOr<at::Tensor*> Packed(const std::string& name,

@@ -1,9 +1,13 @@
 #include "runner/cuda/gpu_aot.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +55,12 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuAot::Open(
         /*cubin_dir=*/entry_folder, /*run_single_threaded=*/true);
     const absl::Status bound = BindConstants(*runner, manifest, *weights);
     if (!bound.ok()) return InFolder(entry_folder, bound);
+    // Weights may just have been rounded, on this thread's stream.
+    C10_CUDA_CHECK(
+        cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream().stream()));
+    // cuBLAS asks for the process's leave at each call; whoever computes in
+    // float32 declines it for its own thread.
+    if (manifest.tf32) at::globalContext().setAllowTF32CuBLAS(true);
     return std::shared_ptr<Executable>(new GpuAot(
         gpu, std::move(manifest), std::move(weights), std::move(runner)));
   } catch (...) {
@@ -65,6 +75,8 @@ std::string GpuAot::Name() const {
 
 std::vector<at::Tensor> GpuAot::Enqueue(const std::vector<at::Tensor>& inputs,
                                         const c10::cuda::CUDAStream& stream) {
+  std::optional<at::NoTF32Guard> float32;
+  if (!manifest_.tf32) float32.emplace();
   return runner_->run(inputs, stream.stream());
 }
 

@@ -1,6 +1,7 @@
 #include "runner/cuda/gpu_eager.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -62,6 +63,9 @@ absl::StatusOr<RunResult> GpuEager::Run(ExecutionContext& context,
                                         absl::Span<const Tensor> inputs) {
   auto& on = static_cast<GpuContext&>(context);
   const auto run = [&]() -> absl::StatusOr<std::vector<at::Tensor>> {
+    // The program as it was exported: float32 is float32, whatever another
+    // model has allowed.
+    const at::NoTF32Guard float32;
     // Copies: in-place operators harm nobody.
     std::vector<at::Tensor> uploaded = on.Upload(inputs);
     std::vector<c10::IValue> arguments(uploaded.begin(), uploaded.end());

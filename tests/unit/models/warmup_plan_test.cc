@@ -144,10 +144,15 @@ TEST(WarmupPlanTest, AKeyOfAGpuSaysWhichKindItIs) {
       MakeWarmupPlan(in.spec, in.threads, in.toolchain, "cuda:1")[0].request;
   EXPECT_EQ(request.device, "cuda:1");
   const std::pair<const char*, const char*> kExpected[] = {
-      {"device", "cuda"},     {"cuda.arch", "sm_90"},
-      {"cuda.sms", "132"},    {"cuda.memory_gib", "79"},
-      {"cuda.driver", "580"}, {"cuda.toolkit", "13.0"},
-      {"triton", "3.6.0"},    {"cpu.march", "x86-64-v3"},
+      {"device", "cuda"},
+      {"cuda.arch", "sm_90"},
+      {"cuda.sms", "132"},
+      {"cuda.memory_gib", "79"},
+      {"cuda.driver", "580"},
+      {"cuda.toolkit", "13.0"},
+      {"triton", "3.6.0"},
+      {"cpu.march", "x86-64-v3"},
+      {"inductor.aot_inductor.compile_wrapper_opt_level", "\"O1\""},
   };
   for (const auto& [name, value] : kExpected) {
     EXPECT_EQ(request.factors.at(name), value) << name;

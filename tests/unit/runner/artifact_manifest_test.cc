@@ -56,6 +56,43 @@ TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
   EXPECT_EQ(manifest->packed_as, DataType::kBf16);
 }
 
+TEST(ArtifactManifestTest, OfAGpu) {
+  const auto cpu = ParseArtifactManifest(Right().dump());
+  EXPECT_EQ(cpu->device, "cpu");
+  EXPECT_EQ(cpu->gpu_arch, "");
+  nlohmann::json text = Right();
+  text["device"] = "cuda";
+  text["factors"] = {{"cuda.arch", "sm_90"}};
+  text["capturable"] = true;
+  text["not_capturable"] = nullptr;
+  text["packed_as"] = "float16";
+  auto manifest = ParseArtifactManifest(text.dump());
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  EXPECT_EQ(manifest->device, "cuda");
+  EXPECT_EQ(manifest->gpu_arch, "sm_90");
+  EXPECT_EQ(manifest->not_capturable, "");
+  EXPECT_EQ(manifest->packed_as, DataType::kFp16);
+  EXPECT_FALSE(manifest->tf32);
+
+  text["capturable"] = false;
+  EXPECT_FALSE(ParseArtifactManifest(text.dump()).ok());
+  text["not_capturable"] = "aten.nonzero waits for the device";
+  text["factors"]["precision"] = "tf32";
+  manifest = ParseArtifactManifest(text.dump());
+  EXPECT_EQ(manifest->not_capturable, "aten.nonzero waits for the device");
+  EXPECT_TRUE(manifest->tf32);
+
+  for (const char* field : {"capturable", "factors"}) {
+    nlohmann::json wrong = text;
+    wrong[field] = 3;
+    EXPECT_THAT(
+        std::string(ParseArtifactManifest(wrong.dump()).status().message()),
+        HasSubstr("manifest: field"));
+  }
+  text["device"] = "tpu";
+  EXPECT_FALSE(ParseArtifactManifest(text.dump()).ok());
+}
+
 TEST(ArtifactManifestTest, AProgramWithoutGuardsHasNoValidity) {
   nlohmann::json text = Right();
   text["validity_output"] = nullptr;
