@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler import proof
+from compiler import capturable, proof
 from compiler.refused import Refused
 
 STATEMENT = re.compile(r"^[ \t]*(aoti_torch_\w+)\(", re.MULTILINE)
@@ -32,6 +32,7 @@ class Generated:
 
     constants: list[str] = field(default_factory=list)
     unproved: list[str] = field(default_factory=list)  # checks and divisions of unknown origin
+    not_capturable: str | None = None  # why it can't become a CUDA graph; meaningless for CPUs
 
 
 @contextlib.contextmanager
@@ -48,6 +49,7 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
         cls: type, graph: Any, wrapper_code: str, kernel_code: str, *rest: Any, **options: Any
     ) -> Any:
         proof.prove(graph.module.graph)
+        generated.not_capturable = capturable.reason_against(graph.module.graph)
         if generated.unproved:
             raise Refused("generated code: " + "; ".join(generated.unproved))
         wrapper_code = check_error_codes(wrapper_code)
@@ -76,7 +78,7 @@ def replaced(owner: type, name: str, replacement: Any) -> Iterator[None]:
 
 def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:
     """Has kernels tell of their index checks, instead of writing them, and of integer divisions."""
-    from torch._inductor.codegen import cpp
+    from torch._inductor.codegen import cpp, triton
     from torch._inductor.virtualized import V
 
     def origins() -> list[Any]:
@@ -94,6 +96,8 @@ def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:
             note(f"an index check against {size}", proof.is_lookup)
 
     stack.enter_context(replaced(cpp.CppKernel, "check_bounds", check_bounds))
+    # On a GPU a failed check ends the context, and with it all that the process serves. Divisions don't trap.
+    stack.enter_context(replaced(triton.TritonKernel, "check_bounds", check_bounds))
     for overrides in (cpp.CppOverrides, cpp.CppVecOverrides):
         for name in ("floordiv", "truncdiv", "mod"):
             if name in overrides.__dict__:
@@ -118,6 +122,9 @@ def scan(code: str, what: str) -> None:
     for number, line in enumerate(code.splitlines(), 1):
         text = line.strip()
         if what == "kernel" and ("AOTI_TORCH_CHECK" in text or "TORCH_CHECK" in text):
+            raise Refused(f"generated {what}, line {number}: an unguarded check: {text[:200]}")
+        # Triton's kernels stand in the wrapper as comments.
+        if "tl.device_assert" in text:
             raise Refused(f"generated {what}, line {number}: an unguarded check: {text[:200]}")
         call = STATEMENT.match(line)
         if call and call.group(1) in functions_with_error_code():

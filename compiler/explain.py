@@ -75,6 +75,8 @@ def explain(
     """
     import torch
 
+    if job.on_gpu:
+        raise ValueError(f"device: only what runs on cpu can be explained, got {job.device!r}")
     phases = Phases(report)
     toolchain.select_target(job.march, job.simdlen, job.scratch)
     phases.enter("load")
@@ -226,7 +228,7 @@ def _open(program: ExportedProgram, specialised: Specialised, built: Built) -> R
     for name, original in runner.get_constant_names_to_original_fqns().items():
         tensor = weights[original].detach()
         if original in specialised.packed:
-            tensor = tensor.bfloat16() if specialised.bfloat16 else tensor
+            tensor = tensor.to(getattr(torch, specialised.packed_as))
             tensor = torch.ops.mkldnn._reorder_linear_weight(tensor, PACKED_ROWS)
         bound[name] = tensor
     runner.update_constant_buffer(bound, False, False, True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import branches, codegen, manifest, passes, toolchain
+from compiler import branches, codegen, cuda, manifest, passes, toolchain
 from compiler.archive import load_program
 from compiler.protocol import PHASES
 from compiler.refused import Refused
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
 OPTION = "inductor."
 
 PRECISIONS = ("float32", "bfloat16")
+CUDA_PRECISIONS = (*PRECISIONS, "float16", "tf32")
+
+# What an artifact for a GPU has to be built with, whatever the key's options say.
+CUDA_OPTIONS = {
+    # One file to verify and to open; the machine code of this GPU's kind alone.
+    "aot_inductor.embed_kernel_binary": True,
+    "aot_inductor.emit_multi_arch_kernel": False,
+    # In one pass. The other way runs the whole program, with its weights, to tune its kernels.
+    "triton.autotune_at_compile_time": True,
+    # The daemon captures.
+    "triton.cudagraphs": False,
+}
 
 ARTIFACT = "model.so"
 EXTERN_NODES = "model.json"
@@ -57,6 +69,7 @@ class Job:
     timeout_seconds: float
     memory_bytes: int
     passes: Path | None = None
+    device: str = "cpu"
 
     @staticmethod
     def parse(message: dict[str, Any]) -> Job:
@@ -77,6 +90,7 @@ class Job:
             scratch=Path(_field(message, "scratch", str)),
             timeout_seconds=_field(message, "timeout_seconds", (int, float)),
             memory_bytes=_field(message, "memory_bytes", int),
+            device=_field(message, "device", str) if "device" in message else "cpu",
         )
         if job.threads < 1:
             raise ValueError(f"threads: expected at least 1, got {job.threads}")
@@ -88,9 +102,20 @@ class Job:
         if job.factors.get("cxx", cxx) != cxx:
             raise ValueError(f"cxx: the compiler here is {cxx}, the job asks for {job.factors['cxx']}")
         toolchain.check_target(job.march, job.simdlen)
-        if job.factors.get("precision", "float32") not in PRECISIONS:
-            raise ValueError(f"precision: expected one of {PRECISIONS}, got {job.factors['precision']!r}")
+        cuda.check_name(job.device)
+        known = CUDA_PRECISIONS if job.on_gpu else PRECISIONS
+        if job.precision not in known:
+            only = " on a GPU only" if job.precision in CUDA_PRECISIONS else ""
+            raise ValueError(f"precision: expected one of {known}, got {job.precision!r}{only and ', which is' + only}")
         return job
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.device != "cpu"
+
+    @property
+    def precision(self) -> str:
+        return self.factors.get("precision", "float32")
 
     def options(self) -> dict[str, Any]:
         """What the key says of TorchInductor's options. Raises ValueError for text that is not JSON."""
@@ -133,16 +158,20 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
     toolchain.select_target(job.march, job.simdlen, job.scratch)
     with _made(work), temporary_files_in(work):
         phases.enter("load")
+        if job.on_gpu:
+            open_gpu(job)
         program = load_program(job.program)
         phases.enter("specialise")
         specialised = specialise_for(job, program)
+        if job.on_gpu:
+            cuda.check_room(job.device, specialised.largest_tensor)
         phases.enter("lower")
         built = build(job, specialised, work, phases)
         phases.enter("package")
         shutil.move(built.library, job.stage / ARTIFACT)
         if built.extern_nodes is not None:
             shutil.move(built.extern_nodes, job.stage / EXTERN_NODES)
-        toolchain.check_needed(job.stage / ARTIFACT)
+        toolchain.check_needed(job.stage / ARTIFACT, job.on_gpu)
     phases.enter(None)
     seconds = round(time.monotonic() - started, 3)
     manifest.write_manifest(
@@ -152,14 +181,15 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "model": job.model,
             "bucket": job.bucket,
             "factors": job.factors,
-            "toolchain": toolchain.describe(job.march, job.simdlen),
+            "toolchain": toolchain.describe(job.march, job.simdlen, job.device),
             "inputs": specialised.inputs,
             "outputs": specialised.outputs,
             "validity_output": specialised.outputs if specialised.guards else None,
             "guards": specialised.guards,
             "constants": built.constants,
             "packed": [name for name in specialised.packed if name in built.constants],
-            "packed_as": "bfloat16" if specialised.bfloat16 else "float32",
+            "packed_as": specialised.packed_as,
+            **_on_device(job, built),
             "phases": phases.seconds,
             "seconds": seconds,
             "peak_rss_bytes": _peak_rss_bytes(),
@@ -168,10 +198,29 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
     return {"phases": phases.seconds, "seconds": seconds}
 
 
+def open_gpu(job: Job) -> None:
+    """Makes this process one that compiles for the job's GPU."""
+    import torch
+
+    cuda.open_device(job.device)
+    cuda.check_facts(cuda.facts(job.device), job.factors)
+    toolchain.select_cuda(job.scratch)
+    # Of Triton's templates; cuBLAS is told at run time.
+    torch.set_float32_matmul_precision("high" if job.precision == "tf32" else "highest")
+
+
+def _on_device(job: Job, built: Built) -> dict[str, Any]:
+    """What the manifest says beyond what it says of artifacts for CPUs."""
+    if not job.on_gpu:
+        return {}
+    reason = built.not_capturable
+    return {"device": "cuda", "capturable": reason is None, "not_capturable": reason}
+
+
 def specialise_for(job: Job, program: ExportedProgram) -> Specialised:
     """specialise, with the levers that the job's key names."""
     change = passes.load(job.passes, job.factors.get("passes", "")) if job.passes else None
-    return specialise(program, job.sizes, change, job.factors.get("precision") == "bfloat16")
+    return specialise(program, job.sizes, change, job.precision, job.device)
 
 
 @dataclass
@@ -181,6 +230,7 @@ class Built:
     library: Path
     extern_nodes: Path | None
     constants: list[str]
+    not_capturable: str | None = None  # the reason, for a GPU
 
 
 def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Built:
@@ -198,12 +248,16 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
         "aot_inductor.package": True,
         "aot_inductor.output_path": str(work),
         "cpp.threads": job.threads,
+        **(CUDA_OPTIONS if job.on_gpu else {}),
     }
     if branches.has_control_flow(specialised.module.graph):
         # torch 2.11 plans the reuse of a branch's buffers by places in the program around it and
         # fails where it finds none; so each gets a buffer of its own.
         options["allow_buffer_reuse"] = False
-    with codegen.installed(before_build=lambda: phases.enter("build")) as generated:
+    with contextlib.ExitStack() as stack:
+        if job.on_gpu:
+            stack.enter_context(cuda.weights_told_apart())
+        generated = stack.enter_context(codegen.installed(before_build=lambda: phases.enter("build")))
         files = compile_fx_aot(specialised.module, specialised.fakes, config_patches=options)
     assert isinstance(files, list)
     paths = [Path(file) for file in files if isinstance(file, str)]
@@ -215,7 +269,7 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
     others = [path.name for path in paths if path.name.startswith("custom_obj")]
     if others:
         raise Refused(f"the program holds script objects ({', '.join(others)}), which can't be bound")
-    return Built(library, nodes if nodes in paths else None, generated.constants)
+    return Built(library, nodes if nodes in paths else None, generated.constants, generated.not_capturable)
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from compiler import rounding
 from compiler.branches import is_branch
 
 if TYPE_CHECKING:
@@ -60,41 +61,10 @@ def rewrite(
     if bfloat16:
         for weight in packed:
             for layer in list(weight.users):
-                _round_inputs(module, layer)
-        _round_weights(module, names)
+                x, _, bias, *rest = layer.args
+                rounding.round_layer(module, layer, torch.bfloat16, (x, weight, bias), (None, *rest))
+        rounding.round_weights(module, names, torch.bfloat16)
     return names
-
-
-def _round_inputs(module: torch.fx.GraphModule, layer: torch.fx.Node) -> None:
-    """Activations become bfloat16 in front of the layer; its bias is added in float32 behind it."""
-    import torch
-
-    aten = torch.ops.aten
-    x, weight, bias, *rest = layer.args
-    graph = module.graph
-    with graph.inserting_before(layer):
-        rounded = graph.call_function(aten._to_copy.default, (x,), {"dtype": torch.bfloat16})
-    layer.args = (rounded, weight, None, *rest)
-    with graph.inserting_after(layer):
-        result = graph.call_function(aten._to_copy.default, (layer,), {"dtype": torch.float32})
-    result.meta = dict(layer.meta)
-    end = result
-    if bias is not None:
-        with graph.inserting_after(result):
-            end = graph.call_function(aten.add.Tensor, (result, bias))
-        end.meta = dict(layer.meta)
-    layer.replace_all_uses_with(end, delete_user_cb=lambda user: user is not result)
-
-
-def _round_weights(module: torch.fx.GraphModule, names: list[str]) -> None:
-    """The module's own copies, from which Inductor learns the dtypes."""
-    import torch
-
-    for name in names:
-        *path, last = name.split(".")
-        owner = module.get_submodule(".".join(path))
-        rounded = getattr(owner, last).detach().to(torch.bfloat16)
-        setattr(owner, last, torch.nn.Parameter(rounded, requires_grad=False))
 
 
 def _only_weight(node: torch.fx.Node) -> bool:

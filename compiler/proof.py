@@ -58,7 +58,7 @@ def prove(graph: Graph) -> None:
         if node.op != "call_function":
             continue
         name = functional_name(node.target)
-        if name in RANDOM or _is_random(node):
+        if name in RANDOM or is_random(node):
             raise Refused("answers would be random", node)
         if branches.is_control_flow(node):
             for branch in branches.branches(node):
@@ -76,7 +76,7 @@ def prove(graph: Graph) -> None:
             _prove_division(bounds, node)
 
 
-def _is_random(node: Node) -> bool:
+def is_random(node: Node) -> bool:
     """Whether the operator draws random numbers; attention does so for its dropout only."""
     import torch
 

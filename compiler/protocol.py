@@ -13,6 +13,7 @@ stokerd → worker
      "program": "/models/minilm/1/model.pt2",
      "passes": "/models/minilm/passes.py",  custom passes over the graph; "" without any
      "sizes": {"s43": 8, "s53": 32},      graph symbol → size; one that is absent stays dynamic
+     "device": "cpu",                     where it will run; "cuda:0": a GPU, by this process' numbers
      "threads": 2,                        OpenMP threads baked into the kernels
      "march": "x86-64-v4", "simdlen": 512,  0: scalar code
      "stage": "/cache/v1/staging/x",      an empty folder that gets the artifact
@@ -55,8 +56,15 @@ The staged folder, when a job is done, holds exactly the files of manifest.json 
                                  "message": "index out of range, expected 0 <= index < 30522"}],
                      "constants": ["m.embeddings.word_embeddings.weight", ...],   names it must be given
                      "packed": ["m.layer.weight", ...],    those of them that oneDNN packs (onednn.py),
-                     "packed_as": "float32",    or rounded to "bfloat16"
+                     "packed_as": "float32",    or rounded to "bfloat16"; on a GPU they are only rounded,
+                                                to that or to "float16", and lie as they did
+                     "device": "cuda",          with what follows; absent for a CPU
+                     "capturable": false, "not_capturable": "aten.inverse.default: the host waits for ...",
                      "phases": {...}, "seconds": 18.2, "peak_rss_bytes": 812345678}
+
+With "device": "cuda:0" the factors may name cuda.arch (sm_90), cuda.sms, cuda.memory_gib, cuda.driver (580),
+cuda.toolkit (13.0) and triton (3.6.0): a job fails with "error" where the device is another one. Its model.so
+needs libtorch_cuda and libcuda.so.1 too, and holds the kernels' machine code.
 
 A dimension that stays dynamic has -1 in "shape". With more than 62 guards, bit 62 stands for all
 the guards from the 63rd on, and its message says so.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler import branches, guard_rules, guards, onednn
+from compiler import branches, guard_rules, guards, moved, onednn, rounding
 from compiler.refused import Refused
 
 if TYPE_CHECKING:
@@ -37,26 +37,34 @@ class Specialised:
     outputs: int  # without the validity
     guards: list[dict[str, Any]]  # as in the manifest
     constants: frozenset[str]  # the names that can be bound when the artifact is opened
-    packed: list[str]  # those of them that are to be bound as oneDNN packs them
-    bfloat16: bool  # whether these are rounded to it
+    packed: list[str]  # those of them that are to be bound as oneDNN packs them; on a GPU, as they are, rounded
+    packed_as: str  # the dtype that these are rounded to
+    largest_tensor: int = 0  # bytes, of a graph on a GPU
 
 
 def specialise(
     program: ExportedProgram,
     sizes: dict[str, int],
     change: Passes | None = None,
-    bfloat16: bool = False,
+    precision: str = "float32",
+    device: str = "cpu",
 ) -> Specialised:
     """`sizes` maps symbols of the program's graph to sizes; a symbol without one stays dynamic.
-    `change`: the operator's passes. `bfloat16`: compute linear layers in it.
+    `change`: the operator's passes. `precision`: what linear layers compute in. `device`: where the graph
+    will run; for a GPU the program is taken over: its weights are gone afterwards.
 
     Raises ValueError for a symbol that the program does not have or a size outside its bounds, and
     Refused for a program that can't run as a pure function of its inputs and weights.
     """
+    import torch
+
     _check_sizes(program, sizes)
     _check_effects(program)
     constants = frozenset(program.state_dict) | frozenset(program.constants)
     names = input_names(program)
+    on_gpu = device != "cpu"
+    if on_gpu:
+        program = moved.move(program, device)
     if guard_rules.needs_decomposing(program.graph):
         program = program.run_decompositions(guard_rules.decompositions())
     _check_mutations(program)
@@ -68,13 +76,19 @@ def specialise(
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
-    packed = onednn.rewrite(module, lambda size: resolve(size, sizes), bfloat16)
+    packed: list[str] = []
+    packed_as = precision if precision in ("bfloat16", "float16") else "float32"
+    if not on_gpu:
+        packed = onednn.rewrite(module, lambda size: resolve(size, sizes), precision == "bfloat16")
+    elif packed_as != "float32":
+        packed = rounding.round_linears(module, getattr(torch, packed_as))
     module.recompile()
-    fakes = _bucket_inputs(module, names, sizes)
+    fakes = _bucket_inputs(module, names, sizes, on_gpu)
+    largest = moved.propagate(module, fakes) if on_gpu else 0
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
     inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
-    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed, bfloat16)
+    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed, packed_as, largest)
 
 
 def input_names(program: ExportedProgram) -> list[str]:
@@ -212,10 +226,10 @@ def _is_view(target: Any) -> bool:
 
 
 def _bucket_inputs(
-    module: torch.fx.GraphModule, names: list[str], sizes: dict[str, int]
+    module: torch.fx.GraphModule, names: list[str], sizes: dict[str, int], on_gpu: bool
 ) -> list[torch.Tensor]:
     """Contiguous fake inputs of the bucket's sizes, which also become the placeholders' values:
-    Inductor takes them from there."""
+    Inductor takes them from there. On a GPU they are of one mode with the weights."""
     import torch
     from torch._subclasses import FakeTensorMode
 
@@ -224,7 +238,7 @@ def _bucket_inputs(
     values = [node.meta["val"] for node in placeholders]
     shapes = [[resolve(size, sizes) for size in value.shape] for value in values]
     static = all(isinstance(size, int) for shape in shapes for size in shape)
-    mode = FakeTensorMode(allow_non_fake_inputs=True) if static or not values else values[0].fake_mode
+    mode = FakeTensorMode(allow_non_fake_inputs=True) if (static and not on_gpu) or not values else values[0].fake_mode
     fakes = []
     with mode:
         for node, value, shape in zip(placeholders, values, shapes, strict=True):

@@ -6,9 +6,13 @@ import functools
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
+
+from compiler import cuda
 
 WRAPPER = Path(__file__).with_name("stoker-g++")
 
@@ -52,7 +56,7 @@ def prepare_environment(scratch: Path) -> None:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["MKL_NUM_THREADS"] = "1"
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    cuda.hide()
 
 
 def select_target(march: str, simdlen: int, scratch: Path) -> None:
@@ -61,6 +65,7 @@ def select_target(march: str, simdlen: int, scratch: Path) -> None:
 
     check_target(march, simdlen)
     os.environ["STOKER_MARCH"] = march
+    os.environ.pop("STOKER_CUDA_STUB", None)
     config.cpp.cxx = (str(WRAPPER),)
     config.cpp.simdlen = simdlen
     # Probing costs two compiles and two imports of torch, and looks at this machine, not the target.
@@ -75,6 +80,58 @@ def select_target(march: str, simdlen: int, scratch: Path) -> None:
         codecache._HEADER_DIR = headers
         codecache._HEADER_LOCK_DIR = os.path.join(headers, "locks")
         codecache._precompile_header.cache_clear()
+
+
+def select_cuda(scratch: Path) -> None:
+    """Makes Inductor, in this process, build for CUDA. Raises RuntimeError when headers are missing."""
+    from torch.utils import cpp_extension
+
+    home = cuda_home()
+    cpp_extension.CUDA_HOME = str(home)
+    # CUDA 13 has a folder for the C++ core libraries, which nvcc knows of and g++ doesn't.
+    if (core := home / "include" / "cccl").is_dir():
+        os.environ["CUDA_INC_PATH"] = str(core)
+    os.environ["STOKER_CUDA_STUB"] = str(_driver_stub(scratch))
+
+
+CUDA_HEADERS = ("cuda.h", "cuda_runtime.h", "crt/host_defines.h", "cuda_fp16.h")
+
+
+def cuda_home() -> Path:
+    """A folder whose include/ holds CUDA's headers: the wheels' beside torch, which are of its version, or a
+    toolkit's. Raises RuntimeError, naming the places, when there is none."""
+    import torch
+
+    major = (torch.version.cuda or "0").split(".")[0]
+    nvcc = shutil.which("nvcc")
+    places = [
+        Path(torch.__file__).parents[1] / "nvidia" / f"cu{major}",
+        *(Path(value) for name in ("CUDA_HOME", "CUDA_PATH") if (value := os.environ.get(name))),
+        *([Path(nvcc).resolve().parents[1]] if nvcc else []),
+        Path("/usr/local/cuda"),
+    ]
+    for place in places:
+        if all((place / "include" / header).is_file() for header in CUDA_HEADERS) and any(
+            (place / "include" / nv / "nv" / "target").is_file() for nv in (".", "cccl")
+        ):
+            return place
+    raise RuntimeError(
+        f"no headers of CUDA {torch.version.cuda} in {', '.join(map(str, places))}: install its toolkit, or the "
+        "packages nvidia-cuda-runtime, nvidia-cuda-crt and nvidia-cuda-cccl of that version"
+    )
+
+
+def _driver_stub(scratch: Path) -> Path:
+    """An empty library of the driver's name: artifacts are linked against it, so that they ask for the
+    driver when they are opened, and a machine without one can build them."""
+    stub = scratch / "cuda" / "libcuda.so"
+    if not stub.exists():
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        partial = stub.with_name(f"libcuda.so.{os.getpid()}")
+        command = [os.environ.get("STOKER_CXX") or "g++", "-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1"]
+        subprocess.run([*command, "-x", "c", "/dev/null", "-o", str(partial)], check=True, capture_output=True)
+        partial.rename(stub)
+    return stub
 
 
 @functools.cache
@@ -99,7 +156,7 @@ def compiler_version() -> str:
     return answer.stdout.splitlines()[0]
 
 
-def describe(march: str, simdlen: int) -> dict[str, str | int]:
+def describe(march: str, simdlen: int, device: str = "cpu") -> dict[str, str | int]:
     """The manifest's record of what built an artifact."""
     import torch
 
@@ -110,19 +167,40 @@ def describe(march: str, simdlen: int) -> dict[str, str | int]:
         "python": ".".join(map(str, sys.version_info[:3])),
         "march": march,
         "simdlen": simdlen,
+        **(_describe_gpu(device) if device != "cpu" else {}),
     }
 
 
-def check_needed(library: Path) -> None:
-    """Raises RuntimeError when a built artifact would load more than a CPU server has."""
+def _describe_gpu(device: str) -> dict[str, str | int]:
+    found = cuda.facts(device)
+    ptxas = Path(str(metadata.distribution("triton").locate_file("triton"))) / "backends/nvidia/bin/ptxas"
+    answer = subprocess.run([str(ptxas), "--version"], capture_output=True, text=True, check=False)
+    release = re.search(r"release [\d.]+, (V[\d.]+)", answer.stdout)
+    return {
+        "device": found.name,
+        "arch": found.arch,
+        "sms": found.sms,
+        "memory_gib": found.memory_gib,
+        "driver": found.driver,
+        "cuda": found.toolkit,
+        "triton": found.triton,
+        "ptxas": release.group(1) if release else "",
+    }
+
+
+def check_needed(library: Path, on_gpu: bool = False) -> None:
+    """Raises RuntimeError when a built artifact would load more, or less, than its server has."""
     needed = needed_libraries(library)
-    if "libtorch_cpu.so" not in needed:
-        raise RuntimeError(f"{library.name}: expected it to need libtorch_cpu.so, got {sorted(needed)}")
-    foreign = {
-        n for n in needed if re.match(r"libtorch\.so|libtorch_(cuda|python)|libc10_cuda|libcuda|libcudart", n)
-    }
-    if foreign:
-        raise RuntimeError(f"{library.name}: needs {sorted(foreign)}, which a CPU server has no use for")
+    wanted = ("libtorch_cpu.so", "libtorch_cuda.so", "libcuda.so.1") if on_gpu else ("libtorch_cpu.so",)
+    for name in wanted:
+        if name not in needed:
+            raise RuntimeError(f"{library.name}: expected it to need {name}, got {sorted(needed)}")
+    others = r"libtorch\.so|libtorch_python|libnvrtc|libcublas|libcudnn|libcufft"
+    if not on_gpu:
+        others += r"|libtorch_cuda|libc10_cuda|libcuda|libcudart"
+    if foreign := {name for name in needed if re.match(others, name)}:
+        kind = "GPU" if on_gpu else "CPU"
+        raise RuntimeError(f"{library.name}: needs {sorted(foreign)}, which a {kind} server has no use for")
 
 
 def needed_libraries(library: Path) -> set[str]:

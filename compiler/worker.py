@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from compiler import limits, toolchain
+from compiler import cuda, limits, toolchain
 from compiler.job import Job, run_job
 from compiler.protocol import send
 from compiler.refused import Refused
@@ -275,7 +275,8 @@ def _be_child(job: Job, work: Path, parent: int, replies: int, log: int, inherit
         os.close(null)
         # A burst of allocations between two looks of the parent. The weights are a private mapping.
         size = job.program.stat().st_size if job.program.exists() else 0
-        resource.setrlimit(resource.RLIMIT_DATA, (job.memory_bytes + size,) * 2)
+        more = size + (cuda.HOST_BYTES if job.on_gpu else 0)
+        resource.setrlimit(resource.RLIMIT_DATA, (job.memory_bytes + more,) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         def report(phase: str) -> None:
@@ -319,13 +320,14 @@ def prewarm(scratch: Path, work: Path) -> None:
     stage = work / "prewarm"
     stage.mkdir()
     program = work / "prewarm.pt2"
-    sizes = warm_program.save(program)
-    march, simdlen = toolchain.host_target()
-    job = Job(
-        id=0, key="", factors={}, model="prewarm", bucket="", program=program, sizes=sizes, threads=2,
-        march=march, simdlen=simdlen, stage=stage, scratch=scratch, timeout_seconds=0, memory_bytes=0,
-    )  # fmt: skip
-    run_job(job, work / "prewarming", lambda phase: None)
+    with cuda.left_alone():
+        sizes = warm_program.save(program)
+        march, simdlen = toolchain.host_target()
+        job = Job(
+            id=0, key="", factors={}, model="prewarm", bucket="", program=program, sizes=sizes, threads=2,
+            march=march, simdlen=simdlen, stage=stage, scratch=scratch, timeout_seconds=0, memory_bytes=0,
+        )  # fmt: skip
+        run_job(job, work / "prewarming", lambda phase: None)
     shutil.rmtree(stage)
     program.unlink()
     torch._inductor.config.aot_inductor.metadata.clear()

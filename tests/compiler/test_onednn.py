@@ -120,8 +120,8 @@ def test_in_bfloat16_weights_are_rounded_and_sums_are_not() -> None:
     torch.manual_seed(0)
     inputs = (torch.randn(40, K), torch.ones(3, dtype=torch.int64))
     model = Tied().eval()
-    result = specialise(torch.export.export(model, inputs), {}, bfloat16=True)
-    assert result.bfloat16 and result.packed == ["alone.weight", "twice.weight"]
+    result = specialise(torch.export.export(model, inputs), {}, precision="bfloat16")
+    assert result.packed_as == "bfloat16" and result.packed == ["alone.weight", "twice.weight"]
     layers = [node for node in result.module.graph.nodes if node.target is ONEDNN]
     rounded = [node for node in layers if node.args[1].target in result.packed]
     assert len(layers) == 5 and len(rounded) == 3
@@ -139,6 +139,6 @@ def test_a_bias_is_added_in_float32() -> None:
     model = nn.Linear(K, N).eval()
     model.bias.data.fill_(1 + 2**-12)  # bfloat16 has no such number
     model.weight.data.zero_()
-    result = specialise(torch.export.export(model, (torch.randn(40, K),)), {}, bfloat16=True)
+    result = specialise(torch.export.export(model, (torch.randn(40, K),)), {}, precision="bfloat16")
     with torch.no_grad():
         assert (result.module(torch.randn(40, K))[0] == 1 + 2**-12).all()

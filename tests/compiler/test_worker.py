@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 class Worker:
     """A running worker; `events` are read one line at a time."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, scratch: Path, **environment: str) -> None:
         receive, send = os.pipe()
         command = [
             sys.executable,
@@ -36,7 +36,9 @@ class Worker:
             "--scratch",
             str(scratch),
         ]
-        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[send])
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[send], env={**os.environ, **environment}
+        )
         os.close(send)
         self.replies = os.fdopen(receive)
         self.ready = self.event()
@@ -253,3 +255,38 @@ def test_closing_stdin_ends_the_worker_and_its_jobs(scratch: Path, request_of: A
     assert worker.close() == 0
     assert not Path(f"/proc/{child}").exists()
     assert not list((scratch / "work").glob(f"*/{child}"))
+
+
+def test_the_driver_of_a_gpu_is_left_to_the_jobs(scratch: Path, request_of: Any, tmp_path: Path) -> None:
+    """A process that has called the driver can't hand it on by a fork. The driver here only says who
+    called it: torch loads it in any case."""
+    record = tmp_path / "called"
+    source = tmp_path / "driver.c"
+    calls = "cuInit cuGetProcAddress cuGetProcAddress_v2 cuDriverGetVersion cuGetExportTable".split()
+    source.write_text(
+        "#include <fcntl.h>\n#include <stdio.h>\n#include <unistd.h>\n"
+        "static int called(void) {\n"
+        f'  dprintf(open("{record}", O_CREAT | O_APPEND | O_WRONLY, 0600), "%d\\n", getpid());\n'
+        "  return 100;\n"  # CUDA_ERROR_NO_DEVICE
+        "}\n" + "".join(f"int {name}(void) {{ return called(); }}\n" for name in calls)
+    )
+    driver = tmp_path / "libcuda.so.1"
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", str(source), "-o", str(driver)], check=True
+    )
+    worker = Worker(scratch, LD_LIBRARY_PATH=str(tmp_path), CUDA_VISIBLE_DEVICES="0")
+    try:
+        worker.send(request_of(id=1))
+        assert worker.outcome(1)["event"] == "done"
+
+        worker.send(request_of(id=2, device="cuda:0"))
+        outcome = worker.outcome(2)
+        assert (outcome["event"], outcome["kind"]) == ("failed", "error")
+        assert "cuda:0 can't be opened (CUDA_VISIBLE_DEVICES=0): " in outcome["message"].splitlines()[0]
+        callers = set(record.read_text().split())
+        assert callers and str(worker.process.pid) not in callers
+
+        worker.send(request_of(id=3))
+        assert worker.outcome(3)["event"] == "done"
+    finally:
+        assert worker.close() == 0
