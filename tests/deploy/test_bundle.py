@@ -1,0 +1,107 @@
+"""The bundle for GPU machines: that it is small, holds what it needs, and that the half of its one command that
+needs no GPU passes where nothing but Python with torch and g++ is within reach."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.gpu.run import Result, Run, steps, table
+
+REPO = Path(__file__).resolve().parents[2]
+MAX_BYTES = 60 << 20
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundle")
+    subprocess.run([REPO / "deploy/make-bundle.sh", folder], check=True, timeout=3600)
+    return folder / "stoker-gpu-bundle.tar.gz"
+
+
+@pytest.mark.slow
+def test_it_is_small_and_complete(bundle: Path) -> None:
+    assert bundle.stat().st_size <= MAX_BYTES
+    with tarfile.open(bundle) as archive:
+        names = {name.removeprefix("stoker-gpu/") for name in archive.getnames()}
+    assert {
+        "bin/stokerd", "bin/stokerctl", "bin/stoker-loadtest", "bin/python", "compiler/worker.py", "compiler/stoker-g++",
+        "compiler/artifact.map", "tests/gpu/run.sh", "tests/gpu/models.py", "COMMIT",
+    } <= names  # fmt: skip
+    libraries = {name for name in names if name.startswith("lib/")}
+    assert any("libgrpc++" in name for name in libraries)
+    assert not [n for n in libraries if any(part in n for part in ("libtorch", "libc10", "libc.so", "libstdc++"))]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU: run tests/gpu/run.sh")
+def test_its_half_without_a_gpu_passes(bundle: Path, tmp_path: Path) -> None:
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "HOME": str(tmp_path),
+        "TMPDIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [REPO / "tests/gpu/run.sh", "--bundle", bundle, "--out", tmp_path], env=environment, cwd=tmp_path,
+        capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((tmp_path / "gpu.json").read_text())
+    outcomes = {result["name"]: result["outcome"] for result in told["results"]}
+    ran = {"machine", "cpu_compile", "cpu_two_ops", "cpu_mlp", "cpu_serve"}
+    assert {name for name, outcome in outcomes.items() if outcome == "passed"} == ran
+    assert outcomes["compile_xl"] == outcomes["sanitizer"] == "skipped"
+    assert "compile_xl" in (tmp_path / "gpu.txt").read_text()
+    (served,) = [result["said"] for result in told["results"] if result["name"] == "cpu_serve"]
+    assert any(line.get("step", {}).get("throughput_per_s", 0) > 0 for line in served)
+    assert not list(tmp_path.glob("stoker-gpu.*")), "what it unpacked is still there"
+
+
+def empty_run(tmp_path: Path, budget: float) -> Run:
+    run = Run(
+        argparse.Namespace(
+            bundle=tmp_path, work=tmp_path, out=tmp_path, budget_seconds=budget, library_path="", outer_library_path=""
+        )
+    )
+    run.gpu = True
+    (tmp_path / "logs").mkdir()
+    return run
+
+
+def test_what_there_is_no_time_for_is_named(tmp_path: Path) -> None:
+    run = empty_run(tmp_path, budget=0.0)
+    for step in steps():
+        run.run(step)
+    assert any(what.startswith("compile_xl: wants 60 s, 0 were left") for what in run.left_out)
+    run.write()
+    assert "no time for" in (tmp_path / "gpu.txt").read_text()
+
+
+def test_goals_stand_beside_figures(tmp_path: Path) -> None:
+    run = empty_run(tmp_path, budget=0.0)
+    slow, fast = {"tier": "eager", "p50_us": 300.0}, {"tier": "graph", "p50_us": 100.0}
+    run.results = [
+        Result("gpt2_xl_1", "passed", 1.0, [slow, fast, {"captured_ms": 500.0}]),
+        Result("daemon_gpt2_xl_1", "passed", 1.0, [{"tier": "graph", "p50_us": 250.0}]),
+        Result("requests", "failed", 1.0, [{"check": "replays are bit-equal", "differ": 3, "passed": False}], "why"),
+    ]
+    run.write()
+    goals = {goal["what"]: goal for goal in json.loads((tmp_path / "gpu.json").read_text())["goals"]}
+    # The daemon's own figure where there is one.
+    assert goals["GPT-2 XL, batch 1: graph over eager"] == {
+        "what": "GPT-2 XL, batch 1: graph over eager", "goal": ">= 1.5 x", "value": 1.2, "met": False,
+    }  # fmt: skip
+    assert goals["a capture"]["met"] is False
+    assert goals["10,000 requests bit-equal"]["met"] is False
+    assert goals["warm start, 8 buckets"]["met"] is None
+    text = table(run, list(goals.values()))
+    assert "MISSED" in text and '"differ": 3' in text and "why" in text
+    assert os.access(REPO / "tests/gpu/run.sh", os.X_OK)

@@ -1,0 +1,168 @@
+"""stokerd from the bundle, end to end: warm up, answer under load, start again from its cache.
+
+    python -m tests.gpu.serving --bundle FOLDER --models OUTDIR --name minilm --device cuda:0 --work FOLDER
+
+Prints one JSON object a line, as bench.py does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.gpu import models
+from tests.gpu.bench import say
+
+LISTENING = re.compile(r"listening: gRPC port (\d+), metrics port (\d+)")
+READY = re.compile(r"ready ([\d.]+) s after launch")
+
+
+def of_the_bundle(options: argparse.Namespace) -> dict[str, str]:
+    """The environment of its programs."""
+    return {**os.environ, "LD_LIBRARY_PATH": options.library_path}
+
+
+class Daemon:
+    """A running stokerd; a context manager that ends it."""
+
+    def __init__(self, options: argparse.Namespace, repository: Path, log: Path, *arguments: str) -> None:
+        self.log_path = log
+        command = [
+            str(options.bundle / "bin/stokerd"), f"--model-repository={repository}",
+            f"--cache={options.work / 'cache'}", "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0",
+            f"--compiler-python={options.bundle / 'bin/python'}", f"--compiler-folder={options.bundle}",
+            *arguments,
+        ]  # fmt: skip
+        self._log_file = open(log, "wb")
+        self.process = subprocess.Popen(
+            command, stdout=self._log_file, stderr=self._log_file, env=of_the_bundle(options)
+        )
+
+    def __enter__(self) -> Daemon:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+        self._log_file.close()
+
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def wait_ready(self, seconds: float) -> float:
+        """Seconds from launch to ready, as the daemon says. Raises RuntimeError with the log's end."""
+        deadline = time.monotonic() + seconds
+        while not (found := READY.search(self.log())):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"not ready within {seconds} s:\n{self.log()[-3000:]}")
+            time.sleep(0.05)
+        return float(found[1])
+
+    def ports(self) -> tuple[str, str]:
+        """Of gRPC and of the metrics."""
+        found = LISTENING.search(self.log())
+        assert found, self.log()
+        return found[1], found[2]
+
+    def foreign_libraries(self, allowed: list[Path]) -> list[str]:
+        """What it has mapped from elsewhere than `allowed`, C's own libraries aside."""
+        own = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnss_\w+|libstdc\+\+|libgcc_s)\.so")
+        found = set()
+        for line in Path(f"/proc/{self.process.pid}/maps").read_text().splitlines():
+            path = Path(line.split(maxsplit=5)[5]) if len(line.split(maxsplit=5)) == 6 else Path()
+            if ".so" not in path.name or own.match(path.name) or "libcuda" in path.name or "libnvidia" in path.name:
+                continue
+            if not any(path.is_relative_to(folder) for folder in allowed):
+                found.add(str(path))
+        return sorted(found)
+
+
+def tiers(options: argparse.Namespace, page: str) -> str:
+    done = subprocess.run(
+        [str(options.bundle / "bin/stokerctl"), "status", "--metrics", page],
+        capture_output=True, text=True, timeout=30, env=of_the_bundle(options),
+    )  # fmt: skip
+    return (done.stdout or done.stderr)[-3000:]
+
+
+def load(options: argparse.Namespace, address: str, concurrency: int, seconds: float) -> dict[str, Any]:
+    """Closed loop of requests of one row; the step's figures."""
+    model = models.MODELS[options.name]
+    result = options.work / f"load{concurrency}.json"
+    command = [
+        str(options.bundle / "bin/stoker-loadtest"), "quick", "--model", options.name, "--address", address,
+        "--concurrency", str(concurrency), "--warmup", "2", "--measure", str(seconds), "--check",
+        "--output", str(result),
+    ]  # fmt: skip
+    inputs = options.inputs.split(",")
+    command += ["--size", f"{','.join(f'{name}.0' for name in inputs)}=1"]
+    for name, highest in model.highest.items():
+        command += ["--range", f"{name}=0:{highest - 1}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, env=of_the_bundle(options))  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"stoker-loadtest: {done.stderr[-1500:] or done.stdout[-1500:]}")
+    return json.loads(result.read_text())["steps"][0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bundle", type=Path, required=True)
+    parser.add_argument("--library-path", default=os.environ.get("LD_LIBRARY_PATH", ""))
+    parser.add_argument("--models", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--inputs", required=True, help="the program's inputs, by commas")
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--ready-seconds", type=float, default=200)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True, mode=0o700)
+    model = models.MODELS[options.name]
+    repository = options.work / "models"
+    version = repository / options.name / "1"
+    version.mkdir(parents=True, exist_ok=True)
+    if not (version / "model.pt2").exists():
+        os.link(options.models / options.name / "1" / "model.pt2", version / "model.pt2")
+    fields = {"max_batch_size": max(model.batches), "buckets": {"batch": list(model.batches)}}
+    if options.device != "cpu":
+        fields["device"] = options.device
+    (version.parent / "model.yaml").write_text(json.dumps(fields) + "\n")
+
+    with Daemon(options, repository, options.work / "first.log", "--compile-jobs=4") as daemon:
+        say(first_ready_s=daemon.wait_ready(options.ready_seconds))
+    with Daemon(options, repository, options.work / "second.log") as daemon:
+        say(warm_ready_s=daemon.wait_ready(60), buckets=len(model.batches))
+        port, metrics_port = daemon.ports()
+        import torch
+
+        allowed = [options.bundle, Path(torch.__file__).parents[1], Path("/usr/local/cuda"), options.work]
+        foreign = daemon.foreign_libraries([folder.resolve() for folder in allowed])
+        say(check="libraries from the bundle and torch alone", foreign=foreign, passed=not foreign)
+        passed = not foreign
+        for concurrency in options.concurrency:
+            step = load(options, f"127.0.0.1:{port}", concurrency, options.seconds)
+            say(concurrency=concurrency, step=step)
+        say(status=tiers(options, f"http://127.0.0.1:{metrics_port}/metrics"))
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except RuntimeError as error:
+        say(error=str(error))
+        sys.exit(1)
