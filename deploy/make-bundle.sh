@@ -70,17 +70,14 @@ pack() {
     found=$(find "$build" -type f -name "$name" -perm -u+x | head -n 1)
     if [ -n "$found" ]; then cp "$found" "$bundle/bin/"; else echo "$name" >>"$work/lacking"; fi
   done
-  # The half of the daemon that knows CUDA, wherever it is built.
-  if [ ! -e "$bundle/lib/libstoker_cuda.so" ] && [ -z "$(find "$bundle" -name libstoker_cuda.so)" ]; then
+  # The half of the daemon that knows CUDA, where stokerd looks for it.
+  mkdir -p "$bundle/lib/stoker"
+  if [ ! -e "$bundle/lib/stoker/libstoker_cuda.so" ] && [ ! -e "$bundle/bin/libstoker_cuda.so" ]; then
     found=$(find "$build" -type f -name libstoker_cuda.so | head -n 1)
-    if [ -n "$found" ]; then
-      cp "$found" "$bundle/lib/"
-    else
-      echo libstoker_cuda.so >>"$work/lacking"
-    fi
+    if [ -n "$found" ]; then cp "$found" "$bundle/lib/stoker/"; else echo libstoker_cuda.so >>"$work/lacking"; fi
   fi
   copy_libraries || return 1
-  strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*.so*
+  find "$bundle/bin" "$bundle/lib" -type f -exec strip --strip-unneeded {} +
   # What stokerd starts as its Python: without the bundle's libraries, which are for its programs.
   cat >"$bundle/bin/python" <<'END'
 #!/bin/sh

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from compiler import protocol
+from compiler import protocol, toolchain
 from compiler.manifest import file_record
 from tests.compiler.conftest import ROOT, Compiler
 
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.slow
 class Worker:
     """A running worker; `events` are read one line at a time."""
 
-    def __init__(self, scratch: Path, **environment: str) -> None:
+    def __init__(self, scratch: Path, module: str = "compiler.worker", **environment: str) -> None:
         receive, send = os.pipe()
         command = [
             sys.executable,
             "-m",
-            "compiler.worker",
+            module,
             "--reply-fd",
             str(send),
             "--scratch",
@@ -288,5 +288,25 @@ def test_the_driver_of_a_gpu_is_left_to_the_jobs(scratch: Path, request_of: Any,
 
         worker.send(request_of(id=3))
         assert worker.outcome(3)["event"] == "done"
+    finally:
+        assert worker.close() == 0
+
+
+def test_a_forked_job_compiles_for_a_gpu(scratch: Path, request_of: Any) -> None:
+    """Its parent believes, and remembers in many places, that there is none."""
+    try:
+        toolchain.cuda_home()
+    except RuntimeError as error:
+        pytest.skip(str(error))
+    worker = Worker(scratch, "tests.fakes.recorded_gpu")
+    try:
+        request = request_of(id=1, device="cuda:0")
+        worker.send(request)
+        outcome = worker.outcome(1)
+        assert outcome["event"] == "done", outcome["message"]
+        manifest = json.loads((Path(request["stage"]) / "manifest.json").read_text())
+        assert (manifest["device"], manifest["capturable"]) == ("cuda", True)
+        assert manifest["toolchain"]["arch"] == "sm_90"
+        assert b"triton_" in (Path(request["stage"]) / "model.so").read_bytes()
     finally:
         assert worker.close() == 0

@@ -7,6 +7,7 @@ it. Where they would measure a kernel to choose among its configurations, the fi
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +105,20 @@ def present(**changes: Any) -> Iterator[SimpleNamespace]:
         yield properties
 
 
+def run_worker(arguments: list[str]) -> int:
+    """A compile worker whose jobs find the GPU when they open it; its parent finds none, as it does anywhere."""
+    from compiler import worker
+
+    gpu = present()  # until the process ends
+
+    def opened(device: str) -> None:
+        cuda._forget_absence()
+        gpu.__enter__()
+
+    with mock.patch.object(cuda, "open_device", opened):
+        return worker.main(arguments)
+
+
 def _driver(properties: SimpleNamespace) -> Any:
     """The part of Triton's driver that compiling needs."""
     from triton.backends import backends
@@ -123,6 +138,7 @@ def _loaded(kernel: Any) -> None:
     """In the place of loading machine code onto the device."""
     kernel.module, kernel.function = object(), 0
     kernel.n_regs, kernel.n_spills, kernel.n_max_threads = 32, 0, 1024
+    # What it would be launched by.
     kernel._run = lambda *arguments, **options: None
 
 
@@ -132,3 +148,7 @@ def _first_configuration(tuner: Any, *arguments: Any, stream: int, **options: An
         tuner.precompile()
     tuner.launchers = tuner.launchers[:1]
     tuner.save_gpu_kernel(stream, tuner.launchers[0])
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(sys.argv[1:]))
