@@ -57,9 +57,10 @@ def test_its_half_without_a_gpu_passes(bundle: Path, tmp_path: Path) -> None:
     told = json.loads((tmp_path / "gpu.json").read_text())
     outcomes = {result["name"]: result["outcome"] for result in told["results"]}
     ran = {"machine", "cpu_compile", "cpu_two_ops", "cpu_mlp", "cpu_serve"}
+    ran |= {"gpu_test", "cpu_daemon_two_ops"} & {name for name in outcomes if outcomes[name] != "skipped"}
     assert {name for name, outcome in outcomes.items() if outcome == "passed"} == ran
-    assert outcomes["compile_xl"] == outcomes["sanitizer"] == "skipped"
-    assert "compile_xl" in (tmp_path / "gpu.txt").read_text()
+    assert outcomes["gpt2_xl_1"] == outcomes["sanitizer"] == "skipped"
+    assert "gpt2_xl_1" in (tmp_path / "gpu.txt").read_text()
     (served,) = [result["said"] for result in told["results"] if result["name"] == "cpu_serve"]
     assert any(line.get("step", {}).get("throughput_per_s", 0) > 0 for line in served)
     assert not list(tmp_path.glob("stoker-gpu.*")), "what it unpacked is still there"
@@ -80,7 +81,7 @@ def test_what_there_is_no_time_for_is_named(tmp_path: Path) -> None:
     run = empty_run(tmp_path, budget=0.0)
     for step in steps():
         run.run(step)
-    assert any(what.startswith("compile_xl: wants 60 s, 0 were left") for what in run.left_out)
+    assert any(what.startswith("gpt2_xl_1: wants 20 s, 0 were left") for what in run.left_out)
     run.write()
     assert "no time for" in (tmp_path / "gpu.txt").read_text()
 

@@ -2,7 +2,8 @@
 
     python -m tests.gpu.compiling --device cuda:0 --models OUTDIR --entries FOLDER NAME[:BATCH]...
 
-Each bucket's artifact is FOLDER/NAME_BATCH. Prints one JSON object a line: {"entry", "event", "seconds", "phases",
+Each bucket's artifact is FOLDER/NAME_BATCH. A program that isn't there yet is waited for, while others are
+compiled. Prints one JSON object a line: {"entry", "event", "seconds", "phases",
 "message"}; ends with 1 when any failed.
 """
 
@@ -11,14 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-JOBS_AT_A_TIME = 4
+JOBS_AT_A_TIME = max(2, min(6, (os.cpu_count() or 1) // 2))
 MEMORY_BYTES = 24 << 30
 
 
@@ -30,16 +33,27 @@ class Worker:
         command = [sys.executable, "-m", "compiler.worker", "--reply-fd", str(send), "--scratch", str(scratch)]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[send])
         os.close(send)
-        self._replies = os.fdopen(receive)
+        self._replies: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=self._read, args=(receive,), daemon=True).start()
         self.ready = self.reply()
+
+    def _read(self, receive: int) -> None:
+        with os.fdopen(receive) as replies:
+            for line in replies:
+                self._replies.put(line)
+        self._replies.put("")
 
     def send(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(message).encode() + b"\n")
         self.process.stdin.flush()
 
-    def reply(self) -> dict[str, Any]:
-        line = self._replies.readline()
+    def reply(self, seconds: float | None = None) -> dict[str, Any] | None:
+        """The next; None when there is none within so many."""
+        try:
+            line = self._replies.get(timeout=seconds)
+        except queue.Empty:
+            return None
         if not line:
             raise RuntimeError(f"the compile worker ended with {self.process.wait()}")
         return json.loads(line)
@@ -84,27 +98,32 @@ def main() -> int:
     parser.add_argument("--scratch", type=Path, required=True)
     parser.add_argument("--precision", default="")
     parser.add_argument("--timeout-seconds", type=float, default=240)
+    parser.add_argument("--wait-seconds", type=float, default=120, help="for programs that aren't there yet")
     parser.add_argument("wanted", nargs="+")
     options = parser.parse_args()
     started = time.monotonic()
     worker = Worker(options.scratch)
     print(json.dumps({"event": "ready", "seconds": round(time.monotonic() - started, 1)}), flush=True)
-    pending = []
-    for number, wanted in enumerate(options.wanted, 1):
-        name, _, batch = wanted.partition(":")
-        stage = options.entries / f"{name}_{batch or 0}"
-        stage.mkdir(parents=True, exist_ok=True)
-        program = options.models / name / "1" / "model.pt2"
-        pending.append(request(number, program, int(batch or 0), options.device, stage.resolve(), options))
+    pending = list(enumerate(options.wanted, 1))
     running: dict[int, str] = {}
     failed = 0
     while pending or running:
-        while pending and len(running) < JOBS_AT_A_TIME:
-            job = pending.pop(0)
-            running[job["id"]] = Path(job["stage"]).name
-            worker.send(job)
-        reply = worker.reply()
-        if reply["event"] == "phase":
+        for number, wanted in list(pending):
+            name, _, batch = wanted.partition(":")
+            program = options.models / name / "1" / "model.pt2"
+            if len(running) >= JOBS_AT_A_TIME or not program.exists():
+                continue
+            stage = options.entries / f"{name}_{batch or 0}"
+            stage.mkdir(parents=True, exist_ok=True)
+            worker.send(request(number, program, int(batch or 0), options.device, stage.resolve(), options))
+            running[number] = stage.name
+            pending.remove((number, wanted))
+        if not running and time.monotonic() - started > options.wait_seconds:
+            print(json.dumps({"event": "failed", "message": f"never exported: {[w for _, w in pending]}"}), flush=True)
+            failed += len(pending)
+            break
+        reply = worker.reply(0.5)
+        if reply is None or reply["event"] == "phase":
             continue
         entry = running.pop(reply["id"])
         failed += reply["event"] != "done"

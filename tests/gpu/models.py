@@ -244,7 +244,9 @@ def export(name: str, path: Path) -> None:
         shapes = {given: {0: batch} for given in inputs}
     program = torch.export.export(module.eval(), (), inputs, dynamic_shapes=shapes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.export.save(program, path)
+    partial = path.with_suffix(".partial.pt2")
+    torch.export.save(program, partial)
+    partial.rename(path)  # whoever waits for it finds it whole
 
 
 def inputs_of(name: str, shapes: list[list[int]], names: list[str], dtypes: list[str], seed: int) -> list[Tensor]:
