@@ -93,6 +93,7 @@ def open_device(device: str) -> None:
 
 def _forget_absence() -> None:
     """The warm parent has found out, and remembers, that there is no GPU."""
+    from torch._dynamo import device_interface
     from torch._inductor import codecache, select_algorithm
     from torch._inductor import utils as inductor_utils
     from torch.utils import _triton
@@ -104,6 +105,7 @@ def _forget_absence() -> None:
     codecache.CacheBase.get_system.cache_clear()
     codecache.CacheBase.get_local_cache_path.cache_clear()
     select_algorithm._ALGORITHM_SELECTOR_CACHE = None
+    device_interface._device_initialized = False
 
 
 @dataclass(frozen=True)

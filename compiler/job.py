@@ -105,8 +105,8 @@ class Job:
         cuda.check_name(job.device)
         known = CUDA_PRECISIONS if job.on_gpu else PRECISIONS
         if job.precision not in known:
-            only = " on a GPU only" if job.precision in CUDA_PRECISIONS else ""
-            raise ValueError(f"precision: expected one of {known}, got {job.precision!r}{only and ', which is' + only}")
+            only = ", which is on a GPU only" if job.precision in CUDA_PRECISIONS else ""
+            raise ValueError(f"precision: expected one of {known}, got {job.precision!r}{only}")
         return job
 
     @property

@@ -238,7 +238,8 @@ def _bucket_inputs(
     values = [node.meta["val"] for node in placeholders]
     shapes = [[resolve(size, sizes) for size in value.shape] for value in values]
     static = all(isinstance(size, int) for shape in shapes for size in shape)
-    mode = FakeTensorMode(allow_non_fake_inputs=True) if (static and not on_gpu) or not values else values[0].fake_mode
+    own_mode = not values or (static and not on_gpu)
+    mode = FakeTensorMode(allow_non_fake_inputs=True) if own_mode else values[0].fake_mode
     fakes = []
     with mode:
         for node, value, shape in zip(placeholders, values, shapes, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -174,8 +175,10 @@ def describe(march: str, simdlen: int, device: str = "cpu") -> dict[str, str | i
 def _describe_gpu(device: str) -> dict[str, str | int]:
     found = cuda.facts(device)
     ptxas = Path(str(metadata.distribution("triton").locate_file("triton"))) / "backends/nvidia/bin/ptxas"
-    answer = subprocess.run([str(ptxas), "--version"], capture_output=True, text=True, check=False)
-    release = re.search(r"release [\d.]+, (V[\d.]+)", answer.stdout)
+    answer = ""
+    with contextlib.suppress(OSError):
+        answer = subprocess.run([str(ptxas), "--version"], capture_output=True, text=True, check=False).stdout
+    release = re.search(r"release [\d.]+, (V[\d.]+)", answer)
     return {
         "device": found.name,
         "arch": found.arch,

@@ -33,8 +33,8 @@ def test_it_is_small_and_complete(bundle: Path) -> None:
     with tarfile.open(bundle) as archive:
         names = {name.removeprefix("stoker-gpu/") for name in archive.getnames()}
     assert {
-        "bin/stokerd", "bin/stokerctl", "bin/stoker-loadtest", "bin/python", "compiler/worker.py", "compiler/stoker-g++",
-        "compiler/artifact.map", "tests/gpu/run.sh", "tests/gpu/models.py", "COMMIT",
+        "bin/stokerd", "bin/stokerctl", "bin/stoker-loadtest", "bin/python", "compiler/worker.py",
+        "compiler/stoker-g++", "compiler/artifact.map", "tests/gpu/run.sh", "tests/gpu/models.py", "COMMIT",
     } <= names  # fmt: skip
     libraries = {name for name in names if name.startswith("lib/")}
     assert any("libgrpc++" in name for name in libraries)
@@ -69,8 +69,9 @@ def test_its_half_without_a_gpu_passes(bundle: Path, tmp_path: Path) -> None:
 def empty_run(tmp_path: Path, budget: float) -> Run:
     run = Run(
         argparse.Namespace(
-            bundle=tmp_path, work=tmp_path, out=tmp_path, budget_seconds=budget, library_path="", outer_library_path=""
-        )
+            bundle=tmp_path, work=tmp_path, out=tmp_path, budget_seconds=budget,
+            library_path="", outer_library_path="",
+        )  # fmt: skip
     )
     run.gpu = True
     (tmp_path / "logs").mkdir()
@@ -94,7 +95,10 @@ def test_goals_stand_beside_figures(tmp_path: Path) -> None:
         # Not to be mixed with the others: its eager is missing.
         Result("daemon_gpt2_xl_1", "passed", 1.0, [{"tier": "graph", "p50_us": 100.0, "capture_us": 800e3}]),
         Result("kernels100_1", "passed", 1.0, [{"tier": "aot", "p50_us": 300.0}, {"tier": "graph", "p50_us": 100.0}]),
-        Result("daemon_kernels100_1", "passed", 1.0, [{"tier": "aot", "p50_us": 300.0}, {"tier": "graph", "p50_us": 250.0}]),
+        Result(
+            "daemon_kernels100_1", "passed", 1.0,
+            [{"tier": "aot", "p50_us": 300.0}, {"tier": "graph", "p50_us": 250.0}],
+        ),  # fmt: skip
         Result("requests", "failed", 1.0, [{"check": "replays are bit-equal", "differ": 3, "passed": False}], "why"),
     ]
     run.write()
@@ -111,3 +115,19 @@ def test_goals_stand_beside_figures(tmp_path: Path) -> None:
     text = table(run, list(goals.values()))
     assert "MISSED" in text and '"differ": 3' in text and "why" in text
     assert os.access(REPO / "tests/gpu/run.sh", os.X_OK)
+
+
+def test_every_steps_command_can_be_formed(tmp_path: Path) -> None:
+    run = empty_run(tmp_path, budget=540.0)
+    (tmp_path / "bin").mkdir()
+    for name in ("stokerd", "gpu_test", "gpu_bench"):
+        (tmp_path / "bin" / name).touch()
+    names = []
+    for step in steps():
+        command = step.command(run)
+        assert command is None or all(isinstance(word, str) for word in command), step.name
+        assert all(isinstance(value, str) for value in step.environment(run).values())
+        assert step.least <= step.limit
+        names.append(step.name)
+    assert len(names) == len(set(names))
+    assert names.index("two_ops") < names.index("gpt2_xl_1") < names.index("sanitizer")

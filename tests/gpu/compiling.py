@@ -119,7 +119,8 @@ def main() -> int:
             running[number] = stage.name
             pending.remove((number, wanted))
         if not running and time.monotonic() - started > options.wait_seconds:
-            print(json.dumps({"event": "failed", "message": f"never exported: {[w for _, w in pending]}"}), flush=True)
+            message = f"never exported: {[wanted for _, wanted in pending]}"
+            print(json.dumps({"event": "failed", "message": message}), flush=True)
             failed += len(pending)
             break
         reply = worker.reply(0.5)

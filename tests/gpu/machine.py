@@ -29,12 +29,11 @@ def on_the_gpu(torch: Any) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(0)
     found["total_memory"] = properties.total_memory
     found["free_memory"] = torch.cuda.mem_get_info(0)[0]
-    x = torch.randn(1 << 28, device="cuda")
+    x = torch.randn(1 << 26, device="cuda")
     y = torch.empty_like(x)
     found["copy_gb_per_second"] = round(2 * x.nbytes / timed(torch, lambda: y.copy_(x), 10) / 1e9, 0)
     a = torch.randn(4096, 4096, device="cuda", dtype=torch.float16)
     found["fp16_tflops"] = round(2 * 4096**3 / timed(torch, lambda: a @ a, 20) / 1e12, 0)
-    del x, y, a
     small = torch.zeros(64, device="cuda")
     started = time.perf_counter()
     for _ in range(2000):

@@ -189,7 +189,8 @@ def serving(name: str, inputs: str, *more: object) -> Callable[[Run], list[str] 
         if run.binary("stokerd") is None:
             return None
         return run.python(
-            "serving", "--bundle", run.bundle, "--library-path", run.options.library_path, "--models", run.work / "models", "--name", name, "--inputs", inputs,
+            "serving", "--bundle", run.bundle, "--library-path", run.options.library_path,
+            "--models", run.work / "models", "--name", name, "--inputs", inputs,
             "--device", run.device, "--work", run.work / f"serve_{name}", *more,
         )  # fmt: skip
 
@@ -229,11 +230,12 @@ def steps() -> Iterable[Step]:
     yield Step("compile", 270, 30, compiling(*BUCKETS, timeout=250))
     yield Step("two_ops", 25, 5, bench("two_ops_1", 300))
     yield Step("gpu_test_artifacts", 100, 15, gtest, bundled=True, environment=artifacts)
-    yield Step("gpu_test_sticky", 30, 5, sticky, bundled=True, environment=lambda run: {"STOKER_GPU_TEST_STICKY": "1"})
+    poison = {"STOKER_GPU_TEST_STICKY": "1"}
+    yield Step("gpu_test_sticky", 30, 5, sticky, bundled=True, environment=lambda run: poison)
     for entry, count in (("kernels100_1", 300), ("kernels500_1", 100), ("minilm_1", 200), ("minilm_64", 50)):
         yield Step(entry, 40, 8, bench(entry, count))
         yield Step(f"daemon_{entry}", 30, 5, daemon_bench(entry, count), bundled=True)
-    yield Step("serve_minilm", 150, 60, serving("minilm", "ids,mask", "--seconds", 5), needs=("minilm",))
+    yield Step("serve_minilm", 190, 60, serving("minilm", "ids,mask", "--seconds", 5), needs=("minilm",))
     for entry in ("gpt2_xl_1", "gpt2_xl_8"):
         yield Step(entry, 60, 20, bench(entry, 30))
         yield Step(f"daemon_{entry}", 60, 15, daemon_bench(entry, 30), bundled=True)

@@ -79,7 +79,7 @@ class Daemon:
 
     def foreign_libraries(self, allowed: list[Path]) -> list[str]:
         """What it has mapped from elsewhere than `allowed`, C's own libraries aside."""
-        own = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil|libnss_\w+|libstdc\+\+|libgcc_s)\.so")
+        own = re.compile(r"(ld-linux-x86-64|lib(c|m|dl|pthread|rt|resolv|util|nss_\w+|stdc\+\+|gcc_s))\.so")
         found = set()
         for line in Path(f"/proc/{self.process.pid}/maps").read_text().splitlines():
             path = Path(line.split(maxsplit=5)[5]) if len(line.split(maxsplit=5)) == 6 else Path()
@@ -111,7 +111,9 @@ def load(options: argparse.Namespace, address: str, concurrency: int, seconds: f
     command += ["--size", f"{','.join(f'{name}.0' for name in inputs)}=1"]
     for name, highest in model.highest.items():
         command += ["--range", f"{name}=0:{highest - 1}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, env=of_the_bundle(options))  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=seconds + 60, env=of_the_bundle(options)
+    )
     if done.returncode != 0:
         raise RuntimeError(f"stoker-loadtest: {done.stderr[-1500:] or done.stdout[-1500:]}")
     return json.loads(result.read_text())["steps"][0]
