@@ -71,24 +71,37 @@ def left_alone() -> Iterator[None]:
         yield
 
 
-def open_device(device: str) -> None:
-    """Makes the device this process' own. Raises RuntimeError, naming it, when that can't be done."""
+def open_device(device: str) -> str:
+    """Makes the device this process' own; returns what it is called here. Raises RuntimeError, naming it, when that
+    can't be done.
+
+    A process that saw none so far sees this one alone, as cuda:0: no other number can get into an artifact, which
+    may be opened on another device of the same kind.
+    """
     import torch
 
     if _visible and not torch.cuda.is_initialized():
-        if _visible[0] is None:
-            os.environ.pop(VISIBLE, None)
-        else:
-            os.environ[VISIBLE] = _visible[0]
+        os.environ[VISIBLE] = only(_visible[0], device)
+        device = "cuda:0"
     _forget_absence()
     try:
         torch.cuda.init()
         torch.cuda.set_device(torch.device(device))
     except Exception as error:
         reason = (str(error).strip().splitlines() or ["no reason given"])[0]
-        raise RuntimeError(
-            f"{device} can't be opened ({VISIBLE}={os.environ.get(VISIBLE, '(unset)')}): {reason}"
-        ) from error
+        raise RuntimeError(f"{device} can't be opened ({VISIBLE}={os.environ.get(VISIBLE, '')}): {reason}") from error
+    return device
+
+
+def only(visible: str | None, device: str) -> str:
+    """CUDA_VISIBLE_DEVICES with the one device that `device` is among those of `visible`."""
+    index = int(device.removeprefix("cuda:"))
+    if visible is None:
+        return str(index)
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    if index >= len(names):
+        raise RuntimeError(f"{device} can't be opened: {VISIBLE} names {len(names)}, it is {visible!r}")
+    return names[index]
 
 
 def _forget_absence() -> None:

@@ -11,7 +11,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,7 +159,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
     with _made(work), temporary_files_in(work):
         phases.enter("load")
         if job.on_gpu:
-            open_gpu(job)
+            job = replace(job, device=open_gpu(job))
         program = load_program(job.program)
         phases.enter("specialise")
         specialised = specialise_for(job, program)
@@ -198,15 +198,16 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
     return {"phases": phases.seconds, "seconds": seconds}
 
 
-def open_gpu(job: Job) -> None:
-    """Makes this process one that compiles for the job's GPU."""
+def open_gpu(job: Job) -> str:
+    """Makes this process one that compiles for the job's GPU; returns what that is called here."""
     import torch
 
-    cuda.open_device(job.device)
-    cuda.check_facts(cuda.facts(job.device), job.factors)
+    device = cuda.open_device(job.device)
+    cuda.check_facts(cuda.facts(device), job.factors)
     toolchain.select_cuda(job.scratch)
     # Of Triton's templates; cuBLAS is told at run time.
     torch.set_float32_matmul_precision("high" if job.precision == "tf32" else "highest")
+    return device
 
 
 def _on_device(job: Job, built: Built) -> dict[str, Any]:

@@ -370,3 +370,17 @@ def test_headers_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     with pytest.raises(RuntimeError, match=rf"no headers of CUDA 13.0 in .*{tmp_path}.*nvidia-cuda-crt"):
         toolchain.cuda_home()
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "one"),
+    [(None, "cuda:2", "2"), ("3,1", "cuda:1", "1"), ("GPU-8f, MIG-a1", "cuda:1", "MIG-a1"), ("0", "cuda:0", "0")],
+)
+def test_a_job_sees_its_device_alone(visible: str | None, device: str, one: str) -> None:
+    assert cuda.only(visible, device) == one
+
+
+@pytest.mark.parametrize(("visible", "count"), [("0,1", 2), ("", 0)])
+def test_a_device_that_is_hidden_is_named(visible: str, count: int) -> None:
+    with pytest.raises(RuntimeError, match=rf"cuda:2 can't be opened: CUDA_VISIBLE_DEVICES names {count}, "):
+        cuda.only(visible, "cuda:2")

@@ -111,9 +111,10 @@ def run_worker(arguments: list[str]) -> int:
 
     gpu = present()  # until the process ends
 
-    def opened(device: str) -> None:
+    def opened(device: str) -> str:
         cuda._forget_absence()
         gpu.__enter__()
+        return "cuda:0"
 
     with mock.patch.object(cuda, "open_device", opened):
         return worker.main(arguments)
