@@ -25,7 +25,7 @@ std::string OutcomeName(absl::StatusCode code) {
 }  // namespace
 
 VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels,
-                           const std::vector<std::string>& buckets)
+                           const std::vector<std::string>& buckets, bool graphs)
     : metrics_(metrics),
       labels_(labels),
       ok_(metrics.Counter(metric::kRequests, With(labels, "outcome", "ok"))),
@@ -36,6 +36,7 @@ VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels,
                                      With(with_bucket, "tier", "eager")));
     aot_.push_back(metrics.Counter(metric::kTierRequests,
                                    With(with_bucket, "tier", "aot")));
+    if (!graphs) return;
     graph_.push_back(metrics.Counter(metric::kTierRequests,
                                      With(with_bucket, "tier", "graph")));
   };

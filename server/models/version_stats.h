@@ -36,9 +36,10 @@ struct StatsSnapshot {
 
 class VersionStats {
  public:
-  // `buckets`: names, by index in the model's buckets.
+  // `buckets`: names, by index in the model's buckets. `graphs`: whether there
+  // is a tier of that name.
   VersionStats(MetricRegistry& metrics, const Labels& labels,
-               const std::vector<std::string>& buckets);
+               const std::vector<std::string>& buckets, bool graphs = false);
 
   // Once per request, when its answer is written. `total`: arrival to answer.
   void RecordSuccess(const InferResult& result, int64_t rows,
