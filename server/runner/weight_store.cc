@@ -85,12 +85,16 @@ absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
     const std::string& pt2_path) {
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
   RETURN_IF_ERROR(archive->CheckRunsOnCpu());
-  return Place(
-      *archive, at::kCPU,
-      [&](const std::string& name) {
-        return const_cast<std::byte*>(archive->tensors().at(name).data);
-      },
-      archive->zip());
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<WeightStore> store,
+      Place(
+          *archive, at::kCPU,
+          [&](const std::string& name) {
+            return const_cast<std::byte*>(archive->tensors().at(name).data);
+          },
+          archive->zip()));
+  store->mapped_ = archive->zip();
+  return store;
 }
 
 absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Place(

@@ -56,8 +56,8 @@ class WeightStore {
                                      at::ScalarType dtype)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Whether the tensors show what the file held when it was mapped.
-  bool Unchanged() const { return mapping_->Unchanged(); }
+  // Whether the tensors show what the file held when it was opened.
+  bool Unchanged() const { return mapped_ == nullptr || mapped_->Unchanged(); }
 
   const ProgramEffects& effects() const { return effects_; }
   const std::string& path() const { return path_; }
@@ -68,6 +68,7 @@ class WeightStore {
 
   const std::string path_;
   const std::shared_ptr<const void> memory_;  // that the tensors show
+  std::shared_ptr<const ZipArchive> mapped_;  // null: a copy of it is
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "runner/cuda/gpu_aot.h"
 #include "runner/cuda/gpu_context.h"
@@ -128,6 +129,10 @@ absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
     return gpu_.ErrorNow("copying weights to the GPU");
   }
   gpu_.CountCopies(layout.bytes, 0);
+  if (!archive->zip()->Unchanged()) {
+    return absl::DataLossError(
+        absl::StrCat(pt2_path, " was written to while it was read"));
+  }
   return WeightStore::Place(
       *archive, gpu_.device(),
       [&](const std::string& name) {
