@@ -7,8 +7,9 @@
 namespace stoker {
 namespace {
 
-constexpr double kMuch = 0.95;
-constexpr double kAgain = 0.90;
+constexpr double kHalf = 0.5;
+constexpr double kMuch = 0.9;
+constexpr double kAgain = 0.8;
 
 double Gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
@@ -30,15 +31,17 @@ MemoryWatch::~MemoryWatch() {
 void MemoryWatch::Loop() {
   bool told = false;
   for (;;) {
+    absl::Duration period = kPeriod;
     if (const std::optional<GroupMemory> memory = read_()) {
       const double part = static_cast<double>(memory->used) /
                           static_cast<double>(memory->limit);
       if (part > kMuch && !std::exchange(told, true)) tell_(*memory);
       if (part < kAgain) told = false;
+      if (part > kHalf) period = kCloserPeriod;
     }
     absl::MutexLock lock(&mu_);
     if (clock_.AwaitWithDeadline(&mu_, absl::Condition(&stopping_),
-                                 clock_.Now() + kPeriod)) {
+                                 clock_.Now() + period)) {
       return;
     }
   }

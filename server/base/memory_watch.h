@@ -19,12 +19,14 @@ namespace stoker {
 
 class MemoryWatch {
  public:
-  // How often it looks: 30 us each time.
-  static constexpr absl::Duration kPeriod = absl::Milliseconds(100);
+  // How often it looks, and from half of the limit on: 30 us each time. A model
+  // may take a gigabyte in a second.
+  static constexpr absl::Duration kPeriod = absl::Milliseconds(50);
+  static constexpr absl::Duration kCloserPeriod = absl::Milliseconds(20);
 
   using Read = std::function<std::optional<GroupMemory>()>;
-  // Called on a thread of its own, once each time when more than 95 % of the
-  // limit are used after less than 90 % were.
+  // Called on a thread of its own, once each time when more than 90 % of the
+  // limit are used after less than 80 % were.
   using Tell = std::function<void(const GroupMemory&)>;
 
   // Without a limit there is nothing to watch. The clock outlives this object.

@@ -306,30 +306,6 @@ def test_out_of_memory_has_last_words(docker: Docker, images: None, tmp_path: Pa
     assert re.search(r"memory is nearly out: 0\.4\d of 0\.49 GiB are in use.*\(exit code 137\)\. Raise the limit", last)
 
 
-def files_of(docker: Docker, image: str) -> dict[str, tuple[int, int, str, str]]:
-    """Mode, owner, link and digest by name."""
-    with docker.files(image) as archive:
-        return {
-            member.name: (
-                member.mode,
-                member.uid,
-                member.linkname,
-                hashlib.file_digest(archive.extractfile(member), "sha256").hexdigest() if member.isfile() else "",
-            )
-            for member in archive
-        }
-
-
-def test_two_builds_are_the_same(docker: Docker, images: None) -> None:
-    """Nothing of the first build is used for the second; only the times of files may differ."""
-    docker.build("stoker:again", "serve", REPOSITORY, "--no-cache")
-    try:
-        first, second = files_of(docker, "stoker:latest"), files_of(docker, "stoker:again")
-    finally:
-        docker("rmi", "stoker:again")
-    assert {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)} == set()
-
-
 def test_without_a_volume_it_serves_eager_and_says_so(start: Callable[..., Container], models: Path) -> None:
     with start("stoker:latest", models, "--frozen") as server:
         server.wait_ready(60)
@@ -358,3 +334,30 @@ def test_a_code_change_pushes_little(docker: Docker, images: None, tmp_path: Pat
     print(f"a code change pushes {sum(layer.zstd_bytes for layer in pushed) / MB:.1f} MB")
     assert sorted(name for layer in pushed for name in layer.files) == ["usr/bin/stokerctl", "usr/bin/stokerd"]
     assert sum(layer.zstd_bytes for layer in pushed) < MOST_PUSHED
+
+
+def files_of(docker: Docker, image: str) -> dict[str, tuple[int, int, str, str]]:
+    """Mode, owner, link and digest by name."""
+    with docker.files(image) as archive:
+        return {
+            member.name: (
+                member.mode,
+                member.uid,
+                member.linkname,
+                hashlib.file_digest(archive.extractfile(member), "sha256").hexdigest() if member.isfile() else "",
+            )
+            for member in archive
+        }
+
+
+def test_two_builds_are_the_same(docker: Docker, images: None) -> None:
+    """Nothing of the first build is used for the second; only the times of files may differ.
+
+    Comes last: later builds go on from the second one's layers.
+    """
+    docker.build("stoker:again", "serve", REPOSITORY, "--no-cache")
+    try:
+        first, second = files_of(docker, "stoker:latest"), files_of(docker, "stoker:again")
+    finally:
+        docker("rmi", "stoker:again")
+    assert {name for name in first.keys() | second.keys() if first.get(name) != second.get(name)} == set()

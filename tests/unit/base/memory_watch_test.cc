@@ -36,16 +36,16 @@ TEST_F(MemoryWatchTest, TellsOnceEachTime) {
                       told_.fetch_add(1);
                     },
                     clock_);
-  LookAt(950);
+  LookAt(900);
   EXPECT_EQ(told_.load(), 0);
-  LookAt(951);
+  LookAt(901);
   EXPECT_EQ(told_.load(), 1);
-  EXPECT_EQ(last_.load(), 951);
+  EXPECT_EQ(last_.load(), 901);
   LookAt(990);
-  LookAt(920);
+  LookAt(810);
   LookAt(990);
   EXPECT_EQ(told_.load(), 1);
-  LookAt(899);
+  LookAt(799);
   LookAt(960);
   EXPECT_EQ(told_.load(), 2);
   EXPECT_EQ(last_.load(), 960);
