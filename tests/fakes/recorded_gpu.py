@@ -40,6 +40,7 @@ FREE_BYTES = 84_000_000_000
 def present(**changes: Any) -> Iterator[SimpleNamespace]:
     """Within, torch and Triton see one H100; `changes` are properties that it has instead."""
     import torch
+    import torch._inductor.config
     from torch._dynamo.device_interface import CudaInterface
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.fx_passes import pad_mm
@@ -74,6 +75,8 @@ def present(**changes: Any) -> Iterator[SimpleNamespace]:
         "_cuda_synchronize": None,
     }
     with contextlib.ExitStack() as stack:
+        # What is replaced here is this process's: another one would look for a real GPU.
+        stack.enter_context(torch._inductor.config.patch(compile_threads=1))
         for name, answer in answers.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer, create=True))
         for name in ("exchange_device", "maybe_exchange_device", "get_raw_stream"):
