@@ -140,34 +140,38 @@ void ForEachGroup(const std::string& root, With with) {
   }
 }
 
+// Those that limit memory, with where they are mounted and what their files are
+// called.
+template <typename With>
+void ForEachMemoryGroup(const std::string& root, With with) {
+  const std::string mount = root + "sys/fs/cgroup";
+  ForEachGroup(root,
+               [&](const std::string& controllers, const std::string& group) {
+                 if (controllers.empty()) with(mount, group, kVersion2);
+                 if (controllers == "memory")
+                   with(mount + "/memory", group, kVersion1);
+               });
+}
+
 }  // namespace
 
 int64_t MemoryLimit(const std::string& root) {
   int64_t least = MachineMemory(root);
-  const std::string mount = root + "sys/fs/cgroup";
-  ForEachGroup(root, [&](const std::string& controllers,
-                         const std::string& group) {
-    if (controllers.empty()) {
-      least = std::min(least, LeastLimit(mount, group, kVersion2));
-    } else if (controllers == "memory") {
-      least = std::min(least, LeastLimit(mount + "/memory", group, kVersion1));
-    }
-  });
+  ForEachMemoryGroup(root,
+                     [&](const std::string& mount, const std::string& group,
+                         const MemoryFiles& files) {
+                       least = std::min(least, LeastLimit(mount, group, files));
+                     });
   return least;
 }
 
 std::optional<GroupMemory> MemoryOfGroup(const std::string& root) {
   Headroom least;
   least.limit = kNone;
-  const std::string mount = root + "sys/fs/cgroup";
-  ForEachGroup(
-      root, [&](const std::string& controllers, const std::string& group) {
-        if (controllers.empty()) {
-          least = std::min(least, LeastHeadroom(mount, group, kVersion2));
-        } else if (controllers == "memory") {
-          least = std::min(least,
-                           LeastHeadroom(mount + "/memory", group, kVersion1));
-        }
+  ForEachMemoryGroup(
+      root, [&](const std::string& mount, const std::string& group,
+                const MemoryFiles& files) {
+        least = std::min(least, LeastHeadroom(mount, group, files));
       });
   // Version 1 has a number for "none", larger than any machine.
   if (least.limit > MachineMemory(root)) return std::nullopt;

@@ -63,10 +63,13 @@ int Guard(const char* data, size_t size) {
 }  // namespace
 
 void MappedFile::OutliveLostPages() {
-  struct sigaction action = {};
-  action.sa_sigaction = OnLostPage;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER;
-  sigaction(SIGBUS, &action, &before);
+  static const int installed = [] {
+    struct sigaction action = {};
+    action.sa_sigaction = OnLostPage;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    return sigaction(SIGBUS, &action, &before);
+  }();
+  static_cast<void>(installed);
 }
 
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(

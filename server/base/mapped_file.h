@@ -20,8 +20,8 @@ namespace stoker {
 
 class MappedFile {
  public:
-  // Installs a handler for SIGBUS, for the whole process, once. One that is
-  // raised anywhere but in a mapped file ends the process as before.
+  // Installs a handler for SIGBUS, for the whole process; again: nothing. One
+  // that is raised anywhere but in a mapped file ends the process as before.
   static void OutliveLostPages();
 
   // INVALID_ARGUMENT for what is no file, or empty.

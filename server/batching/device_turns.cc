@@ -34,12 +34,9 @@ DeviceTurns::Turn DeviceTurns::Take(Client& client) {
   {
     Waiting waiting{&client};
     absl::MutexLock lock(&turns.mu_);
-    if (client.active_++ == 0) {
-      client.virtual_time_ = std::max(client.virtual_time_, turns.virtual_now_);
-    }
-    ++turns.active_;
+    turns.AddLocked(client);
     turns.waiting_.push_back(&waiting);
-    turns.GrantLocked();
+    turns.GrantNextLocked();
     turns.mu_.Await(absl::Condition(&waiting.granted));
   }
   return Turn(&client, turns.clock_.Now());
@@ -52,17 +49,25 @@ std::optional<DeviceTurns::Turn> DeviceTurns::TryTake(Client& client) {
     if (!turns.waiting_.empty() || client.cores_ > turns.free_) {
       return std::nullopt;
     }
-    if (client.active_++ == 0) {
-      client.virtual_time_ = std::max(client.virtual_time_, turns.virtual_now_);
-    }
-    ++turns.active_;
-    turns.free_ -= client.cores_;
-    turns.virtual_now_ = client.virtual_time_;
+    turns.AddLocked(client);
+    turns.GrantLocked(client);
   }
   return Turn(&client, turns.clock_.Now());
 }
 
-void DeviceTurns::GrantLocked() {
+void DeviceTurns::AddLocked(Client& client) {
+  if (client.active_++ == 0) {
+    client.virtual_time_ = std::max(client.virtual_time_, virtual_now_);
+  }
+  ++active_;
+}
+
+void DeviceTurns::GrantLocked(Client& client) {
+  free_ -= client.cores_;
+  virtual_now_ = client.virtual_time_;
+}
+
+void DeviceTurns::GrantNextLocked() {
   while (!waiting_.empty()) {
     const auto next = std::min_element(
         waiting_.begin(), waiting_.end(), [](const auto* a, const auto* b) {
@@ -71,8 +76,7 @@ void DeviceTurns::GrantLocked() {
     Client& client = *(*next)->client;
     // Nobody smaller passes by: else who needs all cores would never get them.
     if (client.cores_ > free_) return;
-    free_ -= client.cores_;
-    virtual_now_ = client.virtual_time_;
+    GrantLocked(client);
     (*next)->granted = true;
     waiting_.erase(next);
   }
@@ -85,7 +89,7 @@ void DeviceTurns::End(Client& client, absl::Duration used) {
   --client.active_;
   --active_;
   free_ += client.cores_;
-  GrantLocked();
+  GrantNextLocked();
 }
 
 int DeviceTurns::waiting() const {

@@ -74,7 +74,11 @@ class DeviceTurns {
     Client* client;
     bool granted = false;
   };
-  void GrantLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The client has, or waits for, one turn more.
+  void AddLocked(Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GrantLocked(Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // To all who are due.
+  void GrantNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(Client& client, absl::Duration used);
 
   const int cores_;

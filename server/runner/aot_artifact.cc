@@ -124,4 +124,25 @@ absl::Status CheckArtifactInputs(const ArtifactManifest& manifest,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<RowFault>> TakeFaults(
+    const ArtifactManifest& manifest, std::vector<at::Tensor>& values) {
+  const size_t expected = manifest.outputs + (manifest.validity_output ? 1 : 0);
+  if (values.size() != expected) {
+    return absl::InternalError(
+        absl::StrCat("compiled program answered with ", values.size(),
+                     " tensors, its manifest has ", expected));
+  }
+  if (!manifest.validity_output) return std::vector<RowFault>();
+  const auto position = values.begin() + *manifest.validity_output;
+  const at::Tensor validity = position->contiguous();
+  if (validity.scalar_type() != at::kLong) {
+    return absl::InternalError(absl::StrCat(
+        "compiled program's validity output is ", validity.toString()));
+  }
+  values.erase(position);
+  return DecodeValidity(
+      absl::MakeConstSpan(validity.const_data_ptr<int64_t>(), validity.numel()),
+      manifest.guards);
+}
+
 }  // namespace stoker

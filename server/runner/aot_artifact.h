@@ -2,13 +2,17 @@
 // they need of the host, the constants that they borrow. Private to this room.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runner/artifact_manifest.h"
 #include "runner/weight_store.h"
+#include "tensor/run_result.h"
 #include "tensor/tensor.h"
 
 namespace torch::inductor {
@@ -36,6 +40,12 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
 // foreign memory. INTERNAL when `inputs` aren't what it was compiled for.
 absl::Status CheckArtifactInputs(const ArtifactManifest& manifest,
                                  absl::Span<const Tensor> inputs);
+
+// The rows that a run on the host's `values` flagged: takes the validity
+// output, where the artifact has one, out of them. INTERNAL when they aren't
+// what the manifest says.
+absl::StatusOr<std::vector<RowFault>> TakeFaults(
+    const ArtifactManifest& manifest, std::vector<at::Tensor>& values);
 
 // The same error with the folder before it.
 absl::Status InFolder(const std::string& folder, const absl::Status& status);

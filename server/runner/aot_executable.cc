@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/files.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "runner/aot_artifact.h"
 #include "runner/torch_errors.h"
@@ -35,9 +35,10 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
   ASSIGN_OR_RETURN(ArtifactManifest manifest,
                    ReadArtifact(entry_folder, "cpu", *weights));
   const std::string library = entry_folder + "/model.so";
-  ASSIGN_OR_RETURN(const std::string code, Files::Real().Read(library));
+  ASSIGN_OR_RETURN(const auto code, MappedFile::Open(library));
   // What gcc calls for a parallel region.
-  const bool parallel = code.find("GOMP_parallel") != std::string::npos;
+  const bool parallel =
+      code->bytes().find("GOMP_parallel") != std::string_view::npos;
   try {
     const c10::InferenceMode mode;
     auto runner = std::make_unique<AOTIModelContainerRunnerCpu>(
@@ -54,33 +55,10 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
 
 absl::StatusOr<RunResult> AotExecutable::SplitOutputs(
     std::vector<at::Tensor> values, absl::Span<const at::Tensor> inputs) const {
-  const size_t expected =
-      manifest_.outputs + (manifest_.validity_output ? 1 : 0);
-  if (values.size() != expected) {
-    return absl::InternalError(
-        absl::StrCat("compiled program answered with ", values.size(),
-                     " tensors, its manifest has ", expected));
-  }
   RunResult result;
-  if (manifest_.validity_output) {
-    const auto position = values.begin() + *manifest_.validity_output;
-    const at::Tensor validity = position->contiguous();
-    if (validity.scalar_type() != at::kLong) {
-      return absl::InternalError(absl::StrCat(
-          "compiled program's validity output is ", validity.toString()));
-    }
-    result.faults =
-        DecodeValidity(absl::MakeConstSpan(validity.const_data_ptr<int64_t>(),
-                                           validity.numel()),
-                       manifest_.guards);
-    values.erase(position);
-  }
-  result.outputs.reserve(values.size());
-  for (at::Tensor& value : values) {
-    ASSIGN_OR_RETURN(Tensor tensor,
-                     FromTorch(std::move(value), inputs, weights_));
-    result.outputs.push_back(std::move(tensor));
-  }
+  ASSIGN_OR_RETURN(result.faults, TakeFaults(manifest_, values));
+  ASSIGN_OR_RETURN(result.outputs,
+                   AllFromTorch(std::move(values), inputs, weights_));
   return result;
 }
 

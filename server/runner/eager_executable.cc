@@ -44,14 +44,10 @@ absl::StatusOr<RunResult> EagerExecutable::Run(
     }
     const std::vector<c10::IValue> values =
         handle_.runWithFlatInputsAndOutputs(std::move(arguments));
+    ASSIGN_OR_RETURN(std::vector<at::Tensor> outputs, TensorsOfValues(values));
     RunResult result;
-    result.outputs.reserve(values.size());
-    for (const c10::IValue& value : values) {
-      ASSIGN_OR_RETURN(at::Tensor output, TensorOfValue(value));
-      ASSIGN_OR_RETURN(Tensor tensor,
-                       FromTorch(std::move(output), views, nullptr));
-      result.outputs.push_back(std::move(tensor));
-    }
+    ASSIGN_OR_RETURN(result.outputs,
+                     AllFromTorch(std::move(outputs), views, nullptr));
     return result;
   } catch (...) {
     return EagerError("running the program");

@@ -44,12 +44,16 @@ class CpuExecutionContext : public ExecutionContext {
 
 }  // namespace
 
-std::unique_ptr<ExecutionContext> ExecutionContext::CreateCpu(int threads) {
+void ExecutionContext::UseThreads(int threads) {
   // A thread's first parallel region adopts the process's latest number unless
   // the thread was asked before: without this, a context that is created later
   // on another thread would change this one's.
   at::get_num_threads();
   at::set_num_threads(threads);
+}
+
+std::unique_ptr<ExecutionContext> ExecutionContext::CreateCpu(int threads) {
+  UseThreads(threads);
   return std::make_unique<CpuExecutionContext>(threads);
 }
 

@@ -28,6 +28,9 @@ class ExecutionContext {
   virtual Buffer NewBuffer(size_t bytes) { return Buffer(bytes); }
 
  protected:
+  // Of the calling thread (OpenMP, ATen).
+  static void UseThreads(int threads);
+
   // Tests of rooms above derive a context that sets nothing.
   explicit ExecutionContext(int threads) : threads_(threads) {}
 

@@ -124,4 +124,28 @@ absl::StatusOr<at::Tensor> TensorOfValue(const c10::IValue& value) {
                    " where a tensor or a number was expected"));
 }
 
+absl::StatusOr<std::vector<at::Tensor>> TensorsOfValues(
+    absl::Span<const c10::IValue> values) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(values.size());
+  for (const c10::IValue& value : values) {
+    ASSIGN_OR_RETURN(at::Tensor tensor, TensorOfValue(value));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+absl::StatusOr<std::vector<Tensor>> AllFromTorch(
+    std::vector<at::Tensor> values, absl::Span<const at::Tensor> inputs,
+    const std::shared_ptr<const void>& lender) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(values.size());
+  for (at::Tensor& value : values) {
+    ASSIGN_OR_RETURN(Tensor tensor,
+                     FromTorch(std::move(value), inputs, lender));
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
 }  // namespace stoker

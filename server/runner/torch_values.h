@@ -31,8 +31,15 @@ absl::StatusOr<Tensor> FromTorch(at::Tensor value,
                                  absl::Span<const at::Tensor> inputs,
                                  std::shared_ptr<const void> lender);
 
+// Likewise all of them.
+absl::StatusOr<std::vector<Tensor>> AllFromTorch(
+    std::vector<at::Tensor> values, absl::Span<const at::Tensor> inputs,
+    const std::shared_ptr<const void>& lender);
+
 // A program's flat output: a tensor, or a number that becomes a tensor of rank
 // 0.
 absl::StatusOr<at::Tensor> TensorOfValue(const c10::IValue& value);
+absl::StatusOr<std::vector<at::Tensor>> TensorsOfValues(
+    absl::Span<const c10::IValue> values);
 
 }  // namespace stoker

@@ -22,6 +22,7 @@
 #include "runner/executable_loader.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_executable.h"
+#include "tests/fakes/fake_loader.h"
 
 namespace stoker {
 
@@ -31,7 +32,7 @@ struct CapturedAs {
   int64_t bytes = 100;
 };
 
-class FakeGpuLoader : public ExecutableLoader {
+class FakeGpuLoader : public TorchlessLoader {
  public:
   using Script = FakeExecutable::Script;
   using CaptureScript = std::function<CapturedAs(const Shape& first_input)>;
@@ -57,13 +58,6 @@ class FakeGpuLoader : public ExecutableLoader {
     return graphs_;
   }
 
-  std::unique_ptr<ExecutionContext> NewContext(int threads) override {
-    return std::make_unique<FakeExecutionContext>(threads);
-  }
-  absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
-      const std::string& /*pt2_path*/) override {
-    return std::shared_ptr<WeightStore>();
-  }
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       const std::string& /*pt2_path*/) override {
     return Make("eager", 2 * kCompiledRun);

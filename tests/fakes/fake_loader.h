@@ -25,7 +25,19 @@
 
 namespace stoker {
 
-class FakeLoader : public ExecutableLoader {
+// Without torch there are no weights, and contexts set nothing.
+class TorchlessLoader : public ExecutableLoader {
+ public:
+  std::unique_ptr<ExecutionContext> NewContext(int threads) override {
+    return std::make_unique<FakeExecutionContext>(threads);
+  }
+  absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
+      const std::string& /*pt2_path*/) override {
+    return std::shared_ptr<WeightStore>();
+  }
+};
+
+class FakeLoader : public TorchlessLoader {
  public:
   explicit FakeLoader(FakeExecutable::Script script)
       : eager_(std::make_shared<FakeExecutable>(
@@ -54,13 +66,6 @@ class FakeLoader : public ExecutableLoader {
     holding_ = false;
   }
 
-  std::unique_ptr<ExecutionContext> NewContext(int threads) override {
-    return std::make_unique<FakeExecutionContext>(threads);
-  }
-  absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
-      const std::string& /*pt2_path*/) override {
-    return std::shared_ptr<WeightStore>();
-  }
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       const std::string& /*pt2_path*/) override {
     return eager_;

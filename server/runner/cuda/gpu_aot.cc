@@ -82,30 +82,10 @@ std::vector<at::Tensor> GpuAot::Enqueue(const std::vector<at::Tensor>& inputs,
 
 absl::StatusOr<RunResult> GpuAot::Result(
     std::vector<at::Tensor> answers) const {
-  const size_t expected =
-      manifest_.outputs + (manifest_.validity_output ? 1 : 0);
-  if (answers.size() != expected) {
-    return absl::InternalError(
-        absl::StrCat("compiled program answered with ", answers.size(),
-                     " tensors, its manifest has ", expected));
-  }
   RunResult result;
-  if (manifest_.validity_output) {
-    const auto position = answers.begin() + *manifest_.validity_output;
-    if (position->scalar_type() != at::kLong) {
-      return absl::InternalError(absl::StrCat(
-          "compiled program's validity output is ", position->toString()));
-    }
-    result.faults =
-        DecodeValidity(absl::MakeConstSpan(position->const_data_ptr<int64_t>(),
-                                           position->numel()),
-                       manifest_.guards);
-    answers.erase(position);
-  }
-  for (at::Tensor& answer : answers) {
-    ASSIGN_OR_RETURN(Tensor tensor, HostTensor(std::move(answer)));
-    result.outputs.push_back(std::move(tensor));
-  }
+  ASSIGN_OR_RETURN(result.faults, TakeFaults(manifest_, answers));
+  ASSIGN_OR_RETURN(result.outputs,
+                   AllFromTorch(std::move(answers), {}, nullptr));
   return result;
 }
 

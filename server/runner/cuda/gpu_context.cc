@@ -1,7 +1,6 @@
 #include "runner/cuda/gpu_context.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDAException.h>
@@ -19,17 +18,16 @@ namespace {
 // The driver takes small inputs from ordinary memory with the command itself.
 constexpr size_t kStagedFrom = size_t{64} << 10;
 
+}  // namespace
+
 at::Tensor PinnedBytes(size_t bytes) {
   return at::empty({static_cast<int64_t>(bytes)},
                    at::TensorOptions().dtype(at::kByte).pinned_memory(true));
 }
 
-}  // namespace
-
 GpuContext::GpuContext(Gpu& gpu, int threads)
     : ExecutionContext(threads), gpu_(gpu), watch_(gpu.watch().Add()) {
-  at::get_num_threads();
-  at::set_num_threads(threads);
+  UseThreads(threads);
   const absl::ReaderMutexLock lock(&gpu_.capture_lock());
   try {
     C10_CUDA_CHECK(cudaSetDevice(gpu_.facts().index));
@@ -178,10 +176,6 @@ absl::StatusOr<std::vector<at::Tensor>> GpuContext::Run(
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(over);
   return answers;
-}
-
-absl::StatusOr<Tensor> HostTensor(at::Tensor value) {
-  return FromTorch(std::move(value), {}, nullptr);
 }
 
 }  // namespace stoker

@@ -89,7 +89,7 @@ class GpuContext : public ExecutionContext {
   std::chrono::nanoseconds last_enqueue_{0};
 };
 
-// A program's answer on the host as ours; `value` is contiguous, on the CPU.
-absl::StatusOr<Tensor> HostTensor(at::Tensor value);
+// Host memory that the device copies from and to by itself.
+at::Tensor PinnedBytes(size_t bytes);
 
 }  // namespace stoker

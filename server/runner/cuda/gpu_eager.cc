@@ -69,21 +69,14 @@ absl::StatusOr<RunResult> GpuEager::Run(ExecutionContext& context,
     // Copies: in-place operators harm nobody.
     std::vector<at::Tensor> uploaded = on.Upload(inputs);
     std::vector<c10::IValue> arguments(uploaded.begin(), uploaded.end());
-    std::vector<at::Tensor> answers;
-    for (const c10::IValue& value :
-         handle_->runWithFlatInputsAndOutputs(std::move(arguments))) {
-      ASSIGN_OR_RETURN(at::Tensor answer, TensorOfValue(value));
-      answers.push_back(std::move(answer));
-    }
-    return answers;
+    return TensorsOfValues(
+        handle_->runWithFlatInputsAndOutputs(std::move(arguments)));
   };
   ASSIGN_OR_RETURN(std::vector<at::Tensor> answers,
                    on.Run(on.stream(), "running the program", true, run));
   RunResult result;
-  for (at::Tensor& answer : answers) {
-    ASSIGN_OR_RETURN(Tensor tensor, HostTensor(std::move(answer)));
-    result.outputs.push_back(std::move(tensor));
-  }
+  ASSIGN_OR_RETURN(result.outputs,
+                   AllFromTorch(std::move(answers), {}, nullptr));
   return result;
 }
 

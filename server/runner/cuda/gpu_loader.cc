@@ -54,9 +54,7 @@ class Uploader {
   Uploader() {
     C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (Half& half : halves_) {
-      half.pinned =
-          at::empty({kStagingBytes},
-                    at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+      half.pinned = PinnedBytes(kStagingBytes);
       C10_CUDA_CHECK(cudaEventCreateWithFlags(
           &half.copied, cudaEventBlockingSync | cudaEventDisableTiming));
     }
