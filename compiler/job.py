@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import branches, codegen, cuda, manifest, passes, toolchain
+from compiler import branches, codegen, cuda, dynamic, manifest, passes, toolchain
 from compiler.archive import load_program
 from compiler.protocol import PHASES
 from compiler.refused import Refused
@@ -167,6 +167,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             cuda.check_room(job.device, specialised.largest_tensor)
         phases.enter("lower")
         built = build(job, specialised, work, phases)
+        inputs = _inputs(specialised)
         phases.enter("package")
         shutil.move(built.library, job.stage / ARTIFACT)
         if built.extern_nodes is not None:
@@ -182,7 +183,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "bucket": job.bucket,
             "factors": job.factors,
             "toolchain": toolchain.describe(job.march, job.simdlen, job.device),
-            "inputs": specialised.inputs,
+            "inputs": inputs,
             "outputs": specialised.outputs,
             "validity_output": specialised.outputs if specialised.guards else None,
             "guards": specialised.guards,
@@ -208,6 +209,16 @@ def open_gpu(job: Job) -> str:
     # Of Triton's templates; cuBLAS is told at run time.
     torch.set_float32_matmul_precision("high" if job.precision == "tf32" else "highest")
     return device
+
+
+def _inputs(specialised: Specialised) -> list[dict[str, Any]]:
+    """What the manifest says of the inputs; of those with dynamic dimensions also the sizes that they may
+    have, which compiling has decided."""
+    held = dynamic.ranges(specialised.fakes)
+    return [
+        one if sizes is None else {**one, "range": sizes}
+        for one, sizes in zip(specialised.inputs, held, strict=True)
+    ]
 
 
 def _on_device(job: Job, built: Built) -> dict[str, Any]:

@@ -31,13 +31,13 @@ FEWEST_FLOPS = 2_000_000
 
 def rewrite(
     module: torch.fx.GraphModule,
-    size_in_bucket: Callable[[int | torch.SymInt], int | torch.SymInt],
+    size_in_bucket: Callable[[int | torch.SymInt], int],
     bfloat16: bool = False,
 ) -> list[str]:
     """Replaces the linear layers that oneDNN can take and that are worth it; returns the names of the
     weights that are to be bound packed, sorted.
 
-    `size_in_bucket` resolves sizes of the graph; one that stays a symbol counts as 1. `bfloat16`:
+    `size_in_bucket` resolves sizes of the graph, those that stay dynamic to a typical one. `bfloat16`:
     compute those layers in it, their weights packed as bfloat16. The caller recompiles the module.
     """
     import torch
@@ -47,8 +47,7 @@ def rewrite(
     weights = set()
     for node in module.graph.nodes:
         if node.op == "call_function" and node.target is torch.ops.aten.linear.default and _fits(module, node):
-            sizes = [size_in_bucket(size) for size in node.args[0].meta["val"].shape]
-            elements = math.prod(size for size in sizes if isinstance(size, int))
+            elements = math.prod(size_in_bucket(size) for size in node.args[0].meta["val"].shape)
             x, weight, *bias = node.args
             if 2 * elements * attrgetter(weight.target)(module).shape[0] < FEWEST_FLOPS:
                 continue

@@ -7,6 +7,7 @@ any case, and gets inputs of the bucket's sizes to trace it with.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from compiler.passes import Passes
+
+# As much as a dimension without an upper bound is taken for.
+UNLIMITED = 1024
 
 # Operators that only look at or rearrange their first operand: what they return may share its memory.
 VIEWS = frozenset(
@@ -79,7 +83,7 @@ def specialise(
     packed: list[str] = []
     packed_as = precision if precision in ("bfloat16", "float16") else "float32"
     if not on_gpu:
-        packed = onednn.rewrite(module, lambda size: resolve(size, sizes), precision == "bfloat16")
+        packed = onednn.rewrite(module, lambda size: typical(size, sizes), precision == "bfloat16")
     elif packed_as != "float32":
         packed = rounding.round_linears(module, getattr(torch, packed_as))
     module.recompile()
@@ -246,6 +250,21 @@ def _bucket_inputs(
             fakes.append(torch.empty(shape, dtype=value.dtype, device=value.device))
             node.meta = {"val": fakes[-1]}
     return fakes
+
+
+def typical(size: int | torch.SymInt, sizes: dict[str, int]) -> int:
+    """The size in the bucket; where it stays dynamic, the one in the geometric middle of its range."""
+    if isinstance(size, int):
+        return size
+    expression: sympy.Expr = size.node.expr
+    ranges = size.node.shape_env.var_to_range
+    middle = {
+        s: sizes[str(s)]
+        if str(s) in sizes
+        else math.isqrt(max(1, int(ranges[s].lower)) * int(min(ranges[s].upper, UNLIMITED)))
+        for s in expression.free_symbols
+    }
+    return int(expression.subs(middle))
 
 
 def resolve(size: int | torch.SymInt, sizes: dict[str, int]) -> int | torch.SymInt:

@@ -101,7 +101,7 @@ absl::Status BatchExecutor::Attempt(const Batch& batch, Answers& answers) {
     return outcome.result.status();
   }
   RETURN_IF_ERROR(Answer(batch, sizes, *outcome.result, answers));
-  Record(batch, outcome.tier, timing, run_elements, answers);
+  Record(batch, outcome, timing, run_elements, answers);
   return absl::OkStatus();
 }
 
@@ -133,11 +133,12 @@ absl::Status BatchExecutor::Answer(const Batch& batch,
   return absl::OkStatus();
 }
 
-void BatchExecutor::Record(const Batch& batch, std::string_view tier,
+void BatchExecutor::Record(const Batch& batch,
+                           const BatchRunner::Outcome& outcome,
                            const Timing& timing, int64_t run_elements,
                            Answers& answers) {
   const BatchReport report{.bucket = batch.bucket,
-                           .tier = tier,
+                           .tier = outcome.tier,
                            .requests = static_cast<int>(batch.tasks.size()),
                            .rows = batch.rows,
                            .assemble = timing.gathered - timing.begin,
@@ -149,15 +150,15 @@ void BatchExecutor::Record(const Batch& batch, std::string_view tier,
     useful_elements += Elements(task.inputs);
     if (!answers[i].ok()) continue;
     InferResult& answer = *answers[i];
-    answer.tier = tier;
-    answer.bucket = batch.bucket;
+    answer.tier = outcome.tier;
+    answer.bucket = batch.bucket >= 0 ? batch.bucket : outcome.form;
     answer.batch_rows = batch.rows;
     answer.queue = batch.started - task.enqueued;
     answer.assemble = report.assemble;
     answer.run = report.run;
     answer.split = report.split;
   }
-  metrics_.RecordRun(tier, report.run, batch.tasks.size(), batch.rows,
+  metrics_.RecordRun(outcome.tier, report.run, batch.tasks.size(), batch.rows,
                      useful_elements, run_elements);
   if (batch.bucket >= 0) costs_.Record(batch.bucket, report.run);
   runner_.OnBatch(report);

@@ -60,8 +60,8 @@ class BatchExecutor {
   // Fills `answers`, faulty tasks' included.
   absl::Status Answer(const Batch& batch, absl::Span<const int64_t> sizes,
                       const RunResult& result, Answers& answers);
-  void Record(const Batch& batch, std::string_view tier, const Timing& timing,
-              int64_t run_elements, Answers& answers);
+  void Record(const Batch& batch, const BatchRunner::Outcome& outcome,
+              const Timing& timing, int64_t run_elements, Answers& answers);
 
   const int thread_;
   const BatchRules& rules_;

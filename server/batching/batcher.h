@@ -76,6 +76,9 @@ class BatchRunner {
   struct Outcome {
     absl::StatusOr<RunResult> result = absl::UnknownError("not run");
     std::string_view tier = "eager";
+    // What ran, where it has a name and is of no bucket; counted from the last
+    // bucket on.
+    int form = -1;
   };
 
   // The bucket that a batch of these sizes is padded to; -1: run as it is.

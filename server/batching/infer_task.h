@@ -19,8 +19,10 @@ struct InferResult {
   // In the model's order, cut back to the request's size. They may show a part
   // of the batch's memory, which their owners keep alive.
   std::vector<Tensor> outputs;
-  std::string_view tier;   // "eager" or "aot"
-  int bucket = -1;         // index in the model's buckets; -1: none
+  std::string_view tier;  // of the executable: "eager", "aot", ...
+  // Index in the model's buckets; of what fits none, of the dynamic form that
+  // served it, which are counted on from there; -1: neither.
+  int bucket = -1;
   int64_t batch_rows = 0;  // rows in the batch it ran in, padding excluded
   // Waiting, putting the batch's inputs together, its run, cutting its answers
   // out.

@@ -37,6 +37,10 @@ absl::StatusOr<PlannedBucket> Chosen(const PlanCommands& with,
                    NewestVersion(with.repository, question.model));
   std::vector<PlannedBucket> buckets =
       BucketsOf(with.cache, spec, with.toolchain, with.cores);
+  // It is run on inputs of fixed sizes.
+  std::erase_if(buckets, [](const PlannedBucket& bucket) {
+    return bucket.step.dynamic();
+  });
   if (buckets.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("model.yaml of ", question.model,

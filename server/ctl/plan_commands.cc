@@ -195,7 +195,8 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
       pay_backs.emplace(spec, PayBackOf(cache, *spec, toolchain, cores));
     }
     std::string pays_back;  // empty: nobody knows
-    if (const auto& pay_back = pay_backs.at(spec); pay_back.ok()) {
+    const auto& pay_back = pay_backs.at(spec);
+    if (pay_back.ok() && !outlook.step.dynamic()) {
       const double requests =
           (*pay_back)[static_cast<size_t>(outlook.step.bucket)];
       pays_back = std::isinf(requests)

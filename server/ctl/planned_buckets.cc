@@ -59,7 +59,7 @@ std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
   }
   std::vector<PlannedBucket> buckets;
   for (WarmupStep& step : MakeWarmupPlan(*spec, threads, toolchain)) {
-    buckets.push_back({spec, std::move(step)});
+    if (step.wanted) buckets.push_back({spec, std::move(step)});
   }
   return buckets;
 }

@@ -18,14 +18,13 @@ namespace stoker {
 namespace {
 
 constexpr int kReplyFd = 3;
-constexpr int64_t kUnboundedSize = 2;
 
 Tensor Zeros(const ArtifactInput& input) {
   Shape shape = input.shape;
   size_t elements = 1;
-  for (int64_t& size : shape) {
-    if (size < 0) size = kUnboundedSize;
-    elements *= static_cast<size_t>(size);
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] < 0) shape[d] = input.range[d].first;
+    elements *= static_cast<size_t>(shape[d]);
   }
   const Buffer buffer(elements * DataTypeSize(input.dtype));
   std::memset(buffer.data(), 0, buffer.size());

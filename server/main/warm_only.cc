@@ -22,9 +22,9 @@ constexpr int kBarWidth = 24;
 
 // Promotion has looked at it: there is an artifact, and a verdict beside it.
 bool IsRefused(const BucketStatus& bucket) {
-  return bucket.slot.state == BucketState::kEager &&
-         (absl::StartsWith(bucket.slot.detail, "profit:") ||
-          absl::StartsWith(bucket.slot.detail, "parity:"));
+  const std::string& why = bucket.slot.detail;
+  return absl::StartsWith(why, "profit:") || absl::StartsWith(why, "parity:") ||
+         absl::StartsWith(why, "dynamic:");
 }
 
 bool AllSettled(const ModelManager& manager) {

@@ -61,9 +61,9 @@ inline constexpr MetricDef kPaddedElements{
 inline constexpr MetricDef kTierRequests{
     "stoker_tier_requests_total", MetricKind::kCounter,
     "model,version,tier,bucket",
-    "Requests by the tier (eager, aot, graph) and bucket that served them; "
-    "bucket is "
-    "none outside all buckets."};
+    "Requests by the tier (eager, dynamic, aot, graph) and bucket that served "
+    "them; outside all buckets bucket is the dynamic form's, such as "
+    "batch=any, or none."};
 inline constexpr MetricDef kRowFaults{"stoker_row_faults_total",
                                       MetricKind::kCounter, "model,version",
                                       "Rows refused because of their values."};
@@ -75,14 +75,14 @@ inline constexpr MetricDef kModelState{
 inline constexpr MetricDef kBucketState{
     "stoker_bucket_state", MetricKind::kGauge, "model,version,bucket,state",
     "1 for the state a bucket is in: pending, compiling, opening, checking, "
-    "compiled, eager."};
+    "compiled, dynamic, eager."};
 inline constexpr MetricDef kWarmupBuckets{
     "stoker_warmup_buckets", MetricKind::kGauge, "model,version,progress",
     "Buckets of the warm-up plan: total and settled."};
 inline constexpr MetricDef kPromotions{
     "stoker_promotions_total", MetricKind::kCounter, "model,version,outcome",
-    "Decisions about compiled candidates: promoted, parity, profit, open, "
-    "compile."};
+    "Decisions about compiled candidates: promoted, parity, profit, dynamic "
+    "(as fast as a dynamic form), open, compile."};
 inline constexpr MetricDef kFallbacks{
     "stoker_fallbacks_total", MetricKind::kCounter, "model,version,reason",
     "Slots left on the tier below, by reason: no_compiler, compile, timeout, "

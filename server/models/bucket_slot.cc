@@ -21,6 +21,8 @@ std::string_view BucketStateName(BucketState state) {
       return "checking";
     case BucketState::kCompiled:
       return "compiled";
+    case BucketState::kDynamic:
+      return "dynamic";
     case BucketState::kEager:
       return "eager";
   }
@@ -117,6 +119,21 @@ void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
 void BucketSlot::CountRun() {
   absl::ReaderMutexLock lock(&mu_);
   if (saved_per_run_ > 0) saved_.Add(saved_per_run_);
+}
+
+void BucketSlot::CountRun(absl::Duration run) {
+  absl::ReaderMutexLock lock(&mu_);
+  const double gain = now_.verdict.speedup - 1;
+  if (gain > 0) saved_.Add(gain * absl::ToDoubleSeconds(run));
+}
+
+void BucketSlot::SetFloor(BucketState floor) {
+  absl::MutexLock lock(&mu_);
+  if (now_.state == floor || !IsSettled(now_.state) ||
+      now_.state == BucketState::kCompiled) {
+    return;
+  }
+  EnterLocked(floor, now_.detail);
 }
 
 bool BucketSlot::Demote(std::string reason) {

@@ -1,6 +1,6 @@
-// Where a bucket's executable lives: compiled, or empty, which means "run
-// eager". Promotion and demotion are one pointer swap; a batch reads the slot
-// once.
+// Where the executable of a bucket, or a dynamic form, lives: compiled, or
+// empty, which means "run the tier below". Promotion and demotion are one
+// pointer swap; a batch reads the slot once.
 //
 // Thread-safe.
 #pragma once
@@ -12,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "metrics/metrics.h"
 #include "promotion/verdict.h"
 #include "runner/executable.h"
@@ -24,13 +25,15 @@ enum class BucketState {
   kOpening,    // the artifact is being opened and run for the first time
   kChecking,   // parity and profit
   kCompiled,   // settled: the compiled executable serves
+  kDynamic,    // settled: a dynamic form serves, `detail` says why
   kEager,      // settled: eager serves, `detail` says why
 };
 
 std::string_view BucketStateName(BucketState state);
 
 inline bool IsSettled(BucketState state) {
-  return state == BucketState::kCompiled || state == BucketState::kEager;
+  return state == BucketState::kCompiled || state == BucketState::kDynamic ||
+         state == BucketState::kEager;
 }
 
 class BucketSlot {
@@ -73,8 +76,13 @@ class BucketSlot {
   std::vector<std::shared_ptr<Executable>> all_compiled() const;
   // One more run of the compiled executable.
   void CountRun();
+  // Likewise of a dynamic form's, whose runs are of any length.
+  void CountRun(absl::Duration run);
   // State becomes kEager. Returns whether there was something to lose.
   bool Demote(std::string reason);
+  // What runs where nothing was promoted: a dynamic form or eager. Nothing
+  // changes before that is settled.
+  void SetFloor(BucketState floor);
 
   Snapshot Read() const;
   bool settled() const;

@@ -1,6 +1,7 @@
 #include "models/candidate_check.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -93,8 +94,14 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
     verdict.refusal = "parity";
     verdict.reason = std::move(reason);
   };
+  const std::vector<Case> cases = Cases(bucket, candidate);
+  if (cases.empty()) {
+    return absl::FailedPreconditionError(
+        "the compiled code takes none of the sizes that it was to be tried at");
+  }
+  const DimensionSizes& sizes = cases.front().sizes.sizes;
   ASSIGN_OR_RETURN(const std::string unsteady,
-                   Indeterminacy(eager, bucket.sizes, ToleranceOf(spec)));
+                   Indeterminacy(eager, sizes, ToleranceOf(spec)));
   if (!unsteady.empty()) {
     refuse(absl::StrCat(
         "eager answers the same inputs differently each time, so nothing can "
@@ -103,16 +110,15 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
     return absl::OkStatus();
   }
   if (spec.compile.deterministic) {
-    ASSIGN_OR_RETURN(
-        const std::string varies,
-        Indeterminacy(candidate, bucket.sizes, {.rtol = 0, .atol = 0}));
+    ASSIGN_OR_RETURN(const std::string varies,
+                     Indeterminacy(candidate, sizes, {.rtol = 0, .atol = 0}));
     if (!varies.empty()) {
       refuse(absl::StrCat("asked to be deterministic, and is not: ", varies));
       return absl::OkStatus();
     }
   }
   const absl::Time start = deps_.clock->Now();
-  for (const Case& one : Cases(bucket)) {
+  for (const Case& one : cases) {
     if (!verdict.refusal.empty()) break;
     if (verdict.cases.size() >= kFewestCases &&
         deps_.clock->Now() - start > kParityPatience) {
@@ -124,18 +130,31 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
 }
 
 std::vector<CandidateCheck::Case> CandidateCheck::Cases(
-    const ShapeBucket& bucket) const {
+    const ShapeBucket& bucket, const Executable& candidate) const {
   const ModelSpec& spec = *deps_.spec;
+  const bool dynamic = IsDynamic(bucket);
   std::vector<Case> cases;
-  for (CaseSizes& made_up : ParityCases(spec, bucket)) {
-    cases.push_back({std::move(made_up), nullptr});
+  if (dynamic) {
+    for (DimensionSizes& sizes : SizesOfForm(spec, bucket)) {
+      if (!candidate.Takes(ShapesOf(spec, sizes))) continue;
+      cases.push_back(
+          {{.seed = cases.size(), .sizes = std::move(sizes)}, nullptr});
+    }
+  } else {
+    for (CaseSizes& made_up : ParityCases(spec, bucket)) {
+      cases.push_back({std::move(made_up), nullptr});
+    }
   }
   for (size_t i = 0; i < deps_.recorded.size(); ++i) {
     const DimensionSizes& sizes = deps_.recorded[i].sizes;
-    if (!Fits(spec, sizes, bucket)) continue;
-    cases.push_back(
-        {{.seed = i, .sizes = sizes, .padded = sizes != bucket.sizes},
-         &deps_.recorded[i]});
+    if (dynamic ? !candidate.Takes(deps_.recorded[i].inputs)
+                : !Fits(spec, sizes, bucket)) {
+      continue;
+    }
+    cases.push_back({{.seed = i,
+                      .sizes = sizes,
+                      .padded = !dynamic && sizes != bucket.sizes},
+                     &deps_.recorded[i]});
   }
   return cases;
 }
@@ -211,22 +230,67 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
                                      const ShapeBucket& bucket,
                                      int64_t candidate_bytes,
                                      Verdict& verdict) const {
-  const std::vector<Tensor> inputs = InputsOf(*deps_.spec, bucket.sizes, 0);
+  const ModelSpec& spec = *deps_.spec;
+  std::vector<DimensionSizes> timed = {bucket.sizes};
+  if (IsDynamic(bucket)) {
+    timed = SizesOfForm(spec, bucket);
+    timed.resize(std::min(timed.size(), kTimedSizesOfForm));
+    std::erase_if(timed, [&](const DimensionSizes& sizes) {
+      return !candidate.Takes(ShapesOf(spec, sizes));
+    });
+  }
+  std::optional<Verdict> worst;
+  for (const DimensionSizes& sizes : timed) {
+    ASSIGN_OR_RETURN(const ProfitMeasurement measured,
+                     Time(eager, candidate, sizes));
+    Verdict judged = verdict;
+    JudgeProfit(measured,
+                {.incumbent_bytes = spec.weights_bytes,
+                 .candidate_bytes = candidate_bytes},
+                ProfitOptions(), judged);
+    if (timed.size() > 1) {
+      absl::StrAppend(&judged.reason, ", at ",
+                      BucketName({sizes}, spec.DimensionNames()));
+    }
+    if (!worst.has_value() || judged.speedup < worst->speedup) {
+      worst = std::move(judged);
+    }
+    if (!worst->promote) break;
+  }
+  if (!worst.has_value()) {
+    return absl::FailedPreconditionError(
+        "the compiled code takes none of the sizes that it was to be timed at");
+  }
+  verdict = *std::move(worst);
+  verdict.measured_on = deps_.machine;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
+    Executable& incumbent, Executable& candidate,
+    const DimensionSizes& sizes) const {
+  const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
   ProfitMeasurement measured;
-  const ProfitOptions options;
   const absl::Time start = deps_.clock->Now();
-  while (!IsEnough(measured, deps_.clock->Now() - start, options)) {
+  while (!IsEnough(measured, deps_.clock->Now() - start, ProfitOptions())) {
     RETURN_IF_ERROR(OnDevice([&] {
-      return MeasurePairs(eager, candidate, *deps_.context, inputs,
+      return MeasurePairs(incumbent, candidate, *deps_.context, inputs,
                           *deps_.clock, kStretch, measured);
     }));
   }
-  JudgeProfit(measured,
-              {.incumbent_bytes = deps_.spec->weights_bytes,
-               .candidate_bytes = candidate_bytes},
-              options, verdict);
-  verdict.measured_on = deps_.machine;
-  return absl::OkStatus();
+  return measured;
+}
+
+absl::StatusOr<OverDynamic> CandidateCheck::Compare(
+    Executable& form, Executable& candidate, const ShapeBucket& bucket) const {
+  ASSIGN_OR_RETURN(const ProfitMeasurement measured,
+                   Time(form, candidate, bucket.sizes));
+  const SpeedupInterval speedup = EstimateSpeedup(measured);
+  OverDynamic over;
+  over.speedup = speedup.median;
+  // Two per cent are not worth a package.
+  over.faster = speedup.low > 1 && speedup.median > 1 + ProfitOptions().tie;
+  return over;
 }
 
 absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::Check(

@@ -53,16 +53,22 @@ class CandidateCheck {
     std::string reproducer;
   };
 
-  // `candidate_bytes`: of its files. An error: the check could not be made, and
-  // nothing is known. CANCELLED when stopping.
+  // `bucket`: or a dynamic form. `candidate_bytes`: of its files. An error: the
+  // check could not be made, and nothing is known. CANCELLED when stopping.
   absl::StatusOr<Evidence> Check(Executable& eager, Executable& candidate,
                                  const ShapeBucket& bucket,
                                  int64_t candidate_bytes) const;
 
-  // The timing alone, into a verdict whose parity is known.
+  // The timing alone, into a verdict whose parity is known. A dynamic form has
+  // to be worth it at each of the sizes that it is timed at; the verdict has
+  // the figures of the worst.
   absl::Status Measure(Executable& eager, Executable& candidate,
                        const ShapeBucket& bucket, int64_t candidate_bytes,
                        Verdict& verdict) const;
+
+  // Whether the bucket's own code is faster than a dynamic form's.
+  absl::StatusOr<OverDynamic> Compare(Executable& form, Executable& candidate,
+                                      const ShapeBucket& bucket) const;
 
   // Whether requests may be padded at all: the same answers of eager, padded
   // and not, along each dimension. FAILED_PRECONDITION, with the dimension and
@@ -75,7 +81,11 @@ class CandidateCheck {
     CaseSizes sizes;
     const Recorded* recorded = nullptr;  // null: made up
   };
-  std::vector<Case> Cases(const ShapeBucket& bucket) const;
+  std::vector<Case> Cases(const ShapeBucket& bucket,
+                          const Executable& candidate) const;
+  absl::StatusOr<ProfitMeasurement> Time(Executable& incumbent,
+                                         Executable& candidate,
+                                         const DimensionSizes& sizes) const;
   // Adds what comes of it to the evidence.
   absl::Status TryCase(Executable& eager, Executable& candidate,
                        const ShapeBucket& bucket, const Case& one,

@@ -41,7 +41,10 @@ void ModelVersion::CaptureGraphs() {
     return;
   }
   std::vector<const WarmupStep*> steps;
-  for (const WarmupStep& step : plan_) steps.push_back(&step);
+  for (const WarmupStep& step : plan_) {
+    // A graph is of one set of shapes.
+    if (!step.dynamic()) steps.push_back(&step);
+  }
   std::stable_sort(steps.begin(), steps.end(),
                    [this](const WarmupStep* a, const WarmupStep* b) {
                      return Volume(bucket(a->bucket).sizes) >

@@ -61,6 +61,13 @@ std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
   return names;
 }
 
+std::vector<std::string_view> Tiers(const ModelSpec& spec) {
+  std::vector<std::string_view> tiers = {"eager", "aot"};
+  if (spec.compile.dynamic != DynamicForms::kNone) tiers.push_back("dynamic");
+  if (spec.on_gpu()) tiers.push_back("graph");
+  return tiers;
+}
+
 }  // namespace
 
 ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
@@ -75,7 +82,7 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       plan_(MakeWarmupPlan(*spec_, threads_, deps.toolchain,
                            deps.placement.places.front().name)),
       layout_(LayoutOf(*spec_)),
-      stats_(*deps.metrics, labels_, StepNames(plan_), spec_->on_gpu()),
+      stats_(*deps.metrics, labels_, StepNames(plan_), Tiers(*spec_)),
       homes_(HomesOf(deps.placement)),
       contexts_(static_cast<size_t>(threads())),
       inbox_(std::make_shared<Inbox>(plan_.size())),
@@ -122,6 +129,21 @@ void ModelVersion::Stop(absl::Time deadline) {
 bool ModelVersion::stopping() const {
   absl::MutexLock lock(&inbox_->mu);
   return inbox_->stopping;
+}
+
+bool ModelVersion::AllSettled() const {
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [](const BucketSlot& slot) { return slot.settled(); });
+}
+
+bool ModelVersion::AllCompiled() const {
+  return !slots_.empty() &&
+         AllIn({BucketState::kCompiled, BucketState::kDynamic});
+}
+
+bool ModelVersion::FormsSettled() const {
+  return std::all_of(slots_.begin() + bucket_count(), slots_.end(),
+                     [](const BucketSlot& slot) { return slot.settled(); });
 }
 
 bool ModelVersion::AllIn(std::initializer_list<BucketState> states) const {
@@ -199,8 +221,12 @@ BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
 bool ModelVersion::KeepsToThread(int bucket) const {
   // Who confines the instances wants them to run where he said.
   if (spec_->on_gpu() || !cpus_.ok() || !cpus_->empty()) return false;
-  const auto compiled = slots_[static_cast<size_t>(bucket)].executable(0);
-  return compiled == nullptr ? EagerIsOpen() : compiled->KeepsToContext();
+  const BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
+  if (const auto compiled = slot.executable(0)) {
+    return compiled->KeepsToContext();
+  }
+  // Which form there is may be another by the time of the run.
+  return spec_->compile.dynamic == DynamicForms::kNone && EagerIsOpen();
 }
 
 BatchRunner::Outcome ModelVersion::RunHere(int bucket,
@@ -216,33 +242,71 @@ BatchRunner::Outcome ModelVersion::RunIn(ExecutionContext& context, int thread,
                                          int bucket,
                                          absl::Span<const Tensor> inputs) {
   if (bucket >= 0) {
-    BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
-    if (auto compiled = slot.executable(thread)) {
-      Outcome outcome{compiled->Run(context, inputs), compiled->tier()};
-      if (outcome.tier == "graph" && !outcome.result.ok() &&
-          !absl::IsUnavailable(outcome.result.status())) {
-        // Memory, or what else: the form below has all that it needs.
-        RefuseGraph(bucket, {"failed", outcome.result.status().ToString()});
-        compiled = slot.compiled(thread);
-        if (compiled == nullptr) return outcome;  // lost meanwhile
-        outcome = {compiled->Run(context, inputs), compiled->tier()};
-      }
-      if (outcome.result.ok()) slot.CountRun();
-      if (absl::IsDataLoss(outcome.result.status()) && !lost_.exchange(true)) {
-        spdlog::error("{}: {}", spec_->Label(),
-                      Std(outcome.result.status().message()));
-      }
-      if (outcome.result.ok() ||
-          outcome.result.status().code() != absl::StatusCode::kInternal) {
-        return outcome;
-      }
-      // The tier is lost, the request is not.
-      FallBack(bucket, "run", outcome.result.status().ToString());
+    if (auto outcome = RunSlot(context, thread, bucket, inputs)) {
+      return *std::move(outcome);
+    }
+  }
+  if (const int form = FormFor(thread, inputs); form >= 0) {
+    if (auto outcome = RunSlot(context, thread, form, inputs)) {
+      outcome->form = form;
+      return *std::move(outcome);
     }
   }
   absl::StatusOr<std::shared_ptr<Executable>> eager = Eager(thread);
   if (!eager.ok()) return {eager.status(), "eager"};
   return {(*eager)->Run(context, inputs), (*eager)->tier()};
+}
+
+std::optional<BatchRunner::Outcome> ModelVersion::RunSlot(
+    ExecutionContext& context, int thread, int index,
+    absl::Span<const Tensor> inputs) {
+  BucketSlot& slot = slots_[static_cast<size_t>(index)];
+  std::shared_ptr<Executable> compiled = slot.executable(thread);
+  if (compiled == nullptr) return std::nullopt;
+  const bool dynamic = index >= bucket_count();
+  const absl::Time start = dynamic ? deps_.clock->Now() : absl::InfinitePast();
+  Outcome outcome{compiled->Run(context, inputs), compiled->tier()};
+  if (outcome.tier == "graph" && !outcome.result.ok() &&
+      !absl::IsUnavailable(outcome.result.status())) {
+    // Memory, or what else: the form below has all that it needs.
+    RefuseGraph(index, {"failed", outcome.result.status().ToString()});
+    compiled = slot.compiled(thread);
+    if (compiled == nullptr) return outcome;  // lost meanwhile
+    outcome = {compiled->Run(context, inputs), compiled->tier()};
+  }
+  if (outcome.result.ok()) {
+    if (dynamic) {
+      slot.CountRun(deps_.clock->Now() - start);
+    } else {
+      slot.CountRun();
+    }
+    return outcome;
+  }
+  const absl::Status& status = outcome.result.status();
+  if (absl::IsDataLoss(status) && !lost_.exchange(true)) {
+    spdlog::error("{}: {}", spec_->Label(), Std(status.message()));
+  }
+  if (status.code() != absl::StatusCode::kInternal) return outcome;
+  // The tier is lost, the request is not.
+  FallBack(index, "run", status.ToString());
+  return std::nullopt;
+}
+
+int ModelVersion::FormFor(int thread, absl::Span<const Tensor> inputs) const {
+  for (size_t i = spec_->buckets.size(); i < slots_.size(); ++i) {
+    const auto form = slots_[i].executable(thread);
+    if (form != nullptr && form->Takes(inputs)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+void ModelVersion::UpdateFloors() {
+  for (size_t i = 0; i < spec_->buckets.size(); ++i) {
+    const std::vector<Tensor> shapes =
+        ShapesOf(*spec_, spec_->buckets[i].sizes);
+    slots_[i].SetFloor(FormFor(0, shapes) >= 0 ? BucketState::kDynamic
+                                               : BucketState::kEager);
+  }
 }
 
 void ModelVersion::OnBatch(const BatchReport& report) {
@@ -285,8 +349,6 @@ void ModelVersion::LetEagerGo() {
 void ModelVersion::FallBack(int bucket, std::string_view reason_label,
                             std::string reason) {
   BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
-  spdlog::warn("{} {}: stays on eager ({}): {}", spec_->Label(), slot.name(),
-               reason_label, reason);
   deps_.metrics
       ->Counter(metric::kFallbacks, With(labels_, "reason", reason_label))
       .Add();
@@ -296,6 +358,9 @@ void ModelVersion::FallBack(int bucket, std::string_view reason_label,
                         reason_label, reason);
   }
   slot.Demote(absl::StrCat(Absl(reason_label), ": ", reason));
+  UpdateFloors();
+  spdlog::warn("{} {}: stays on {} ({}): {}", spec_->Label(), slot.name(),
+               BucketStateName(slot.Read().state), reason_label, reason);
   UpdateWarmupGauge();
 }
 
@@ -322,6 +387,7 @@ std::vector<BucketStatus> ModelVersion::Buckets() const {
     BucketStatus& bucket = buckets.emplace_back();
     bucket.model = spec_->Label();
     bucket.bucket = slots_[i].name();
+    bucket.dynamic = plan_[i].dynamic();
     bucket.slot = slots_[i].Read();
     if (bucket.slot.state != BucketState::kCompiling) continue;
     absl::MutexLock lock(&inbox_->mu);
@@ -334,10 +400,7 @@ std::vector<BucketStatus> ModelVersion::Buckets() const {
 }
 
 std::string ModelVersion::Progress() const {
-  const bool done =
-      std::all_of(slots_.begin(), slots_.end(),
-                  [](const BucketSlot& slot) { return slot.settled(); });
-  if (done) return "";
+  if (AllSettled()) return "";
   size_t settled = 0;
   std::string current;
   for (const BucketStatus& bucket : Buckets()) {

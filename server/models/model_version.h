@@ -154,6 +154,15 @@ class ModelVersion final : private BatchRunner {
   // With the executables of device thread `thread`.
   Outcome RunIn(ExecutionContext& context, int thread, int bucket,
                 absl::Span<const Tensor> inputs);
+  // What the slot's executable makes of it; nullopt: there is none, or it was
+  // lost just now.
+  std::optional<Outcome> RunSlot(ExecutionContext& context, int thread,
+                                 int index, absl::Span<const Tensor> inputs);
+  // The slot of the first promoted dynamic form that takes inputs of these
+  // shapes; -1: none does.
+  int FormFor(int thread, absl::Span<const Tensor> inputs) const;
+  // Says of each bucket without code of its own what runs there.
+  void UpdateFloors();
   // Where the instances run, for the log.
   std::string WhereItRuns() const;
   // FAILED_PRECONDITION, with their names and keys, when the cache lacks
@@ -164,6 +173,12 @@ class ModelVersion final : private BatchRunner {
 
   // Which of them survive a run on this machine.
   std::vector<absl::Status> Survive(absl::Span<const CacheEntry> entries) const;
+  // The plan's steps of dynamic forms, or of buckets, in its order.
+  std::vector<const WarmupStep*> Steps(bool forms) const;
+  // Settles those of the steps that the cache has, and a verdict on; adds those
+  // that it hasn't.
+  absl::Status SettleFromCache(absl::Span<const WarmupStep* const> steps,
+                               std::vector<const WarmupStep*>& missing);
   // One bucket's way from a cache entry, which has survived a first run or not,
   // to a settled slot.
   void Settle(const WarmupStep& step, const CacheEntry& entry,
@@ -176,6 +191,13 @@ class ModelVersion final : private BatchRunner {
   absl::StatusOr<Opened> OpenAndRun(const WarmupStep& step,
                                     const CacheEntry& entry,
                                     const absl::Status& survived);
+  // Sizes that an artifact of the step runs in.
+  absl::StatusOr<DimensionSizes> RunSizes(const WarmupStep& step,
+                                          const Executable& opened) const;
+  // Whether the bucket's own code is worth having beside the dynamic form that
+  // takes its sizes; kept in the verdict, beside the artifact.
+  absl::StatusOr<bool> BeatsDynamic(const WarmupStep& step,
+                                    Executable& candidate, Verdict& verdict);
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Open(
       const CacheEntry& entry);
   // Each on its device thread; returns the shortest time.
@@ -195,6 +217,8 @@ class ModelVersion final : private BatchRunner {
   void StoreVerdict(const ArtifactKey& key, const Verdict& verdict) const;
   // FAILED_PRECONDITION when what model.yaml says of padding is wrong.
   absl::Status ProvePadding(Executable& eager);
+  // Settles a bucket whose own code isn't.
+  void LeaveToForm(const WarmupStep& step, const Verdict& verdict);
   void Promote(const WarmupStep& step, const CacheEntry& entry,
                std::vector<std::shared_ptr<Executable>> executables,
                const Verdict& verdict, absl::Duration first_run);
@@ -230,6 +254,9 @@ class ModelVersion final : private BatchRunner {
   std::deque<Arrival> WaitForArrivals();
   void HandleArrival(Arrival arrival);
   bool AllIn(std::initializer_list<BucketState> states) const;
+  bool AllSettled() const;
+  bool AllCompiled() const;  // nothing is left to eager
+  bool FormsSettled() const;
   void UpdateWarmupGauge() ABSL_LOCKS_EXCLUDED(pace_mu_);
   bool stopping() const;
 

@@ -52,6 +52,17 @@ BatchLayout LayoutOf(const ModelSpec& spec) {
   return layout;
 }
 
+std::vector<Tensor> ShapesOf(const ModelSpec& spec,
+                             absl::Span<const int64_t> sizes) {
+  std::vector<Tensor> shapes;
+  for (const InputSpec& input : spec.inputs) {
+    Tensor& tensor = shapes.emplace_back();
+    tensor.dtype = input.dtype;
+    tensor.shape = ShapeOf(input, sizes);
+  }
+  return shapes;
+}
+
 std::vector<Tensor> InputsOf(const ModelSpec& spec,
                              absl::Span<const int64_t> sizes, uint64_t seed) {
   std::vector<InputDomain> domains;

@@ -23,6 +23,10 @@ BatchLayout LayoutOf(const ModelSpec& spec);
 // that the program leaves open.
 Shape ShapeOf(const InputSpec& input, absl::Span<const int64_t> sizes);
 
+// Tensors of these sizes without data, to ask Executable::Takes.
+std::vector<Tensor> ShapesOf(const ModelSpec& spec,
+                             absl::Span<const int64_t> sizes);
+
 // Inputs of these sizes, from the ranges that the spec declares.
 std::vector<Tensor> InputsOf(const ModelSpec& spec,
                              absl::Span<const int64_t> sizes, uint64_t seed);

@@ -25,6 +25,13 @@ bool CanBePadded(const ModelSpec& spec) {
   return true;
 }
 
+// Compiled code with dynamic dimensions is for two and more.
+constexpr int64_t kLeastDynamicSize = 2;
+// Of a dimension, where there is no bucket to go by.
+constexpr int64_t kUsualSize = 16;
+// Of a run at a dimension's largest size, as a multiple of the largest bucket.
+constexpr double kMostVolume = 4;
+
 int64_t ThreeFifths(int64_t size) { return size * 3 / 5; }
 int64_t OneShort(int64_t size) { return size - 1; }
 
@@ -104,6 +111,42 @@ std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
   }
   for (size_t i = 0; i < cases.size(); ++i) cases[i].seed = i;
   return cases;
+}
+
+std::vector<DimensionSizes> SizesOfForm(const ModelSpec& spec,
+                                        const ShapeBucket& form) {
+  DimensionSizes low, high, middle;
+  for (size_t i = 0; i < form.sizes.size(); ++i) {
+    const DimensionSpec& dimension = spec.dimensions[i];
+    if (form.sizes[i] != kAnySize) {
+      for (DimensionSizes* sizes : {&low, &middle, &high}) {
+        sizes->push_back(form.sizes[i]);
+      }
+      continue;
+    }
+    const int64_t least =
+        std::clamp(kLeastDynamicSize, dimension.min, dimension.max);
+    int64_t most = least;
+    for (const ShapeBucket& bucket : spec.buckets) {
+      most = std::max(most, bucket.sizes[i]);
+    }
+    if (most == least) most = std::clamp(kUsualSize, least, dimension.max);
+    low.push_back(least);
+    high.push_back(most);
+    middle.push_back(std::llround(
+        std::sqrt(static_cast<double>(least) * static_cast<double>(most))));
+  }
+  std::vector<DimensionSizes> all = {middle, low, high};
+  for (size_t i = 0; i < form.sizes.size(); ++i) {
+    if (form.sizes[i] != kAnySize) continue;
+    DimensionSizes extreme = low;
+    const double others = Volume(low) / static_cast<double>(low[i]);
+    const auto affordable =
+        static_cast<int64_t>(kMostVolume * Volume(high) / others);
+    extreme[i] = std::min(spec.dimensions[i].max, affordable);
+    if (extreme[i] > high[i]) all.push_back(std::move(extreme));
+  }
+  return all;
 }
 
 bool Fits(const ModelSpec& spec, const DimensionSizes& sizes,

@@ -22,6 +22,14 @@ struct CaseSizes {
 std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
                                    const ShapeBucket& bucket);
 
+// Sizes that a dynamic form is tried at: the smallest that such code is for,
+// the largest of the buckets', those in between, and each dimension at its own
+// largest with all others small.
+std::vector<DimensionSizes> SizesOfForm(const ModelSpec& spec,
+                                        const ShapeBucket& form);
+// How many of them, the first ones, it is timed at.
+inline constexpr size_t kTimedSizesOfForm = 3;
+
 // Whether a request of `sizes` can run in the bucket.
 bool Fits(const ModelSpec& spec, const DimensionSizes& sizes,
           const ShapeBucket& bucket);

@@ -24,8 +24,9 @@ struct VersionStatus {
 };
 
 struct BucketStatus {
-  std::string model;   // "minilm:1"
-  std::string bucket;  // "batch=8,tokens=32"
+  std::string model;     // "minilm:1"
+  std::string bucket;    // "batch=8,tokens=32"
+  bool dynamic = false;  // a dynamic form, "batch=any,tokens=any"
   BucketSlot::Snapshot slot;
   // Of the compile, and for how long so far; empty where none runs.
   std::string phase;

@@ -1,7 +1,9 @@
 #include "models/version_stats.h"
 
+#include <algorithm>
 #include <cctype>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "metrics/catalog.h"
@@ -25,33 +27,31 @@ std::string OutcomeName(absl::StatusCode code) {
 }  // namespace
 
 VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels,
-                           const std::vector<std::string>& buckets, bool graphs)
+                           const std::vector<std::string>& buckets,
+                           std::vector<std::string_view> tiers)
     : metrics_(metrics),
       labels_(labels),
       ok_(metrics.Counter(metric::kRequests, With(labels, "outcome", "ok"))),
+      tiers_(std::move(tiers)),
       request_seconds_(metrics.Histogram(metric::kRequestSeconds, labels)) {
-  auto add = [&](const std::string& bucket) {
-    const Labels with_bucket = With(labels, "bucket", bucket);
-    eager_.push_back(metrics.Counter(metric::kTierRequests,
-                                     With(with_bucket, "tier", "eager")));
-    aot_.push_back(metrics.Counter(metric::kTierRequests,
-                                   With(with_bucket, "tier", "aot")));
-    if (!graphs) return;
-    graph_.push_back(metrics.Counter(metric::kTierRequests,
-                                     With(with_bucket, "tier", "graph")));
-  };
-  add("none");
-  for (const std::string& bucket : buckets) add(bucket);
+  for (const std::string_view tier : tiers_) {
+    std::vector<Counter>& counters = requests_.emplace_back();
+    const auto add = [&](const std::string& bucket) {
+      counters.push_back(
+          metrics.Counter(metric::kTierRequests,
+                          With(With(labels, "bucket", bucket), "tier", tier)));
+    };
+    add("none");
+    for (const std::string& bucket : buckets) add(bucket);
+  }
 }
 
 void VersionStats::RecordSuccess(const InferResult& result, int64_t rows,
                                  absl::Duration total, absl::Time now) {
   ok_.Add();
   const auto bucket = static_cast<size_t>(result.bucket + 1);
-  std::vector<Counter>& tier = result.tier == "graph" ? graph_
-                               : result.tier == "aot" ? aot_
-                                                      : eager_;
-  tier.at(bucket).Add();
+  const auto tier = std::find(tiers_.begin(), tiers_.end(), result.tier);
+  requests_.at(static_cast<size_t>(tier - tiers_.begin())).at(bucket).Add();
   request_seconds_.Observe(absl::ToDoubleSeconds(total));
   absl::MutexLock lock(&mu_);
   totals_.inference_count += static_cast<uint64_t>(rows);

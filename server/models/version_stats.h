@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -36,10 +37,11 @@ struct StatsSnapshot {
 
 class VersionStats {
  public:
-  // `buckets`: names, by index in the model's buckets. `graphs`: whether there
-  // is a tier of that name.
+  // `buckets`: names, by index in the model's buckets. `tiers`: all that there
+  // may be.
   VersionStats(MetricRegistry& metrics, const Labels& labels,
-               const std::vector<std::string>& buckets, bool graphs = false);
+               const std::vector<std::string>& buckets,
+               std::vector<std::string_view> tiers = {"eager", "aot"});
 
   // Once per request, when its answer is written. `total`: arrival to answer.
   void RecordSuccess(const InferResult& result, int64_t rows,
@@ -55,10 +57,9 @@ class VersionStats {
   MetricRegistry& metrics_;
   const Labels labels_;
   Counter ok_;
-  // By bucket, the one outside all buckets first.
-  std::vector<Counter> eager_;
-  std::vector<Counter> aot_;
-  std::vector<Counter> graph_;
+  const std::vector<std::string_view> tiers_;
+  // By tier, then by bucket, the one outside all buckets first.
+  std::vector<std::vector<Counter>> requests_;
   Histogram request_seconds_;
   mutable absl::Mutex mu_;
   StatsSnapshot totals_ ABSL_GUARDED_BY(mu_);

@@ -2,6 +2,7 @@
 // to 11 of a model load, in order.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -54,42 +55,64 @@ absl::Status ModelVersion::Load() {
   }
   deps_.metrics->Gauge(metric::kWeightsBytes, labels_)
       .Set(static_cast<double>(spec_->weights_bytes));
-  const bool may_compile = spec_->compile.enabled && deps_.cache != nullptr;
   std::vector<const WarmupStep*> missing;
-  std::vector<const WarmupStep*> steps;  // of the entries
-  std::vector<CacheEntry> entries;
-  for (const WarmupStep& step : plan_) {
-    if (stopping()) return absl::CancelledError("stopped while loading");
-    if (!may_compile) {
+  if (spec_->compile.enabled && deps_.cache != nullptr) {
+    for (const WarmupStep& step : plan_) {
+      if (step.wanted) continue;
       slots_[static_cast<size_t>(step.bucket)].Demote(
-          spec_->compile.enabled ? "there is no kernel cache"
-                                 : "model.yaml says 'compile: false'");
-      continue;
+          "dynamic: model.yaml says 'dynamic: only'");
     }
+    // Whether a bucket's own code is worth having depends on the forms.
+    for (const bool forms : {true, false}) {
+      RETURN_IF_ERROR(SettleFromCache(Steps(forms), missing));
+    }
+  } else {
+    for (BucketSlot& slot : slots_) {
+      slot.Demote(spec_->compile.enabled ? "there is no kernel cache"
+                                         : "model.yaml says 'compile: false'");
+    }
+  }
+  UpdateWarmupGauge();
+  RETURN_IF_ERROR(RequireCache(missing));
+  if (!AllCompiled()) return ProveEager();
+  // Ready means at full speed, where nobody asked to be ready at once.
+  if (spec_->ready_when == ReadyWhen::kWarm) CaptureGraphs();
+  return absl::OkStatus();
+}
+
+std::vector<const WarmupStep*> ModelVersion::Steps(bool forms) const {
+  std::vector<const WarmupStep*> steps;
+  for (const WarmupStep& step : plan_) {
+    if (step.wanted && step.dynamic() == forms) steps.push_back(&step);
+  }
+  return steps;
+}
+
+absl::Status ModelVersion::SettleFromCache(
+    absl::Span<const WarmupStep* const> steps,
+    std::vector<const WarmupStep*>& missing) {
+  std::vector<const WarmupStep*> found;
+  std::vector<CacheEntry> entries;  // of these
+  for (const WarmupStep* step : steps) {
+    if (stopping()) return absl::CancelledError("stopped while loading");
     const std::optional<CacheEntry> entry =
-        deps_.cache->Lookup(step.request.key);
+        deps_.cache->Lookup(step->request.key);
     if (!entry.has_value()) {
-      missing.push_back(&step);
+      missing.push_back(step);
       continue;
     }
     Verdict verdict;
     // Without a stored verdict the check needs eager, and that can wait.
     if (!deps_.verify_promotions || StoredVerdict(entry->key, verdict)) {
-      steps.push_back(&step);
+      found.push_back(step);
       entries.push_back(*entry);
     }
   }
   const std::vector<absl::Status> survived = Survive(entries);
   for (size_t i = 0; i < entries.size(); ++i) {
     if (stopping()) return absl::CancelledError("stopped while loading");
-    Settle(*steps[i], entries[i], survived[i]);
+    Settle(*found[i], entries[i], survived[i]);
   }
-  UpdateWarmupGauge();
-  RETURN_IF_ERROR(RequireCache(missing));
-  const bool eager_needed = slots_.empty() || !AllIn({BucketState::kCompiled});
-  if (eager_needed) return ProveEager();
-  // Ready means at full speed, where nobody asked to be ready at once.
-  if (spec_->ready_when == ReadyWhen::kWarm) CaptureGraphs();
   return absl::OkStatus();
 }
 
@@ -124,7 +147,7 @@ absl::Status ModelVersion::ProveEager() {
     sizes.push_back(dimension.min);
   }
   const ShapeBucket smallest =
-      plan_.empty() ? ShapeBucket{sizes} : spec_->buckets.front();
+      spec_->buckets.empty() ? ShapeBucket{sizes} : spec_->buckets.front();
   const std::vector<Tensor> inputs = InputsOf(*spec_, smallest.sizes, 0);
   const std::shared_ptr<Executable> one[] = {eager};
   absl::Status ran = RunOnce(one, inputs).status();
@@ -215,27 +238,28 @@ void ModelVersion::WarmUp() {
     pace_.settled_before = pace_.settled;
   }
   std::vector<const WarmupStep*> missing;
-  for (const WarmupStep& step : plan_) {
-    BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
+  std::vector<const WarmupStep*> steps = Steps(/*forms=*/true);
+  absl::c_copy(Steps(/*forms=*/false), std::back_inserter(steps));
+  for (const WarmupStep* step : steps) {
     if (stopping()) return;
-    if (slot.settled()) continue;
+    if (slots_[static_cast<size_t>(step->bucket)].settled()) continue;
     const std::optional<CacheEntry> entry =
-        deps_.cache->Lookup(step.request.key);
+        deps_.cache->Lookup(step->request.key);
     if (entry.has_value()) {
-      Settle(step, *entry, Survive({&*entry, 1})[0]);
+      Settle(*step, *entry, Survive({&*entry, 1})[0]);
     } else {
-      missing.push_back(&step);
+      missing.push_back(step);
     }
   }
   to_compile_ = InOrderOfDemand(std::move(missing));
   SubmitCompiles();
-  while (!stopping() && !AllIn({BucketState::kCompiled, BucketState::kEager})) {
+  while (!stopping() && !AllSettled()) {
     for (Arrival& arrival : WaitForArrivals()) {
       HandleArrival(std::move(arrival));
     }
     SubmitCompiles();
   }
-  if (!slots_.empty() && AllIn({BucketState::kCompiled})) LetEagerGo();
+  if (AllCompiled()) LetEagerGo();
   // With the memory that eager had.
   CaptureGraphs();
 }
@@ -262,6 +286,10 @@ std::deque<const WarmupStep*> ModelVersion::InOrderOfDemand(
       if (bucket) demand[static_cast<size_t>(*bucket)] += shape.count;
     }
   }
+  // A form serves all buckets until they have code of their own.
+  for (size_t i = spec_->buckets.size(); i < demand.size(); ++i) {
+    demand[i] = std::numeric_limits<uint64_t>::max();
+  }
   std::stable_sort(steps.begin(), steps.end(),
                    [&demand](const WarmupStep* a, const WarmupStep* b) {
                      return demand[static_cast<size_t>(a->bucket)] >
@@ -278,10 +306,11 @@ void ModelVersion::SubmitCompiles() {
     // One at a time: what it took, and what it gained, says whether the next
     // one is allowed.
     if (limited && !AllIn({BucketState::kPending, BucketState::kCompiled,
-                           BucketState::kEager})) {
+                           BucketState::kDynamic, BucketState::kEager})) {
       return;
     }
     const WarmupStep& step = *to_compile_.front();
+    if (!step.dynamic() && !FormsSettled()) return;
     to_compile_.pop_front();
     if (std::optional<std::string> why = BeyondBudget()) {
       FallBack(step.bucket, "budget", *std::move(why));
@@ -322,7 +351,7 @@ std::vector<std::string> ModelVersion::NotPayingBack() const {
   }
   const absl::StatusOr<std::vector<double>> pay_back =
       RequestsToPayBack(*spec_, traffic, experience);
-  for (size_t bucket = 0; bucket < reasons.size(); ++bucket) {
+  for (size_t bucket = 0; bucket < spec_->buckets.size(); ++bucket) {
     if (!pay_back.ok()) {
       reasons[bucket] =
           absl::StrCat("not compiled: pays_back_within is ", *within, ", and ",
@@ -452,8 +481,62 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
       return;
     }
   }
+  if (deps_.verify_promotions) {
+    const absl::StatusOr<bool> worth =
+        BeatsDynamic(step, *opened->executables.front(), verdict);
+    if (stopping()) return;
+    if (worth.ok() && !*worth) {
+      LeaveToForm(step, verdict);
+      return;
+    }
+  }
   Promote(step, entry, std::move(opened->executables), verdict,
           opened->first_run);
+}
+
+absl::StatusOr<bool> ModelVersion::BeatsDynamic(const WarmupStep& step,
+                                                Executable& candidate,
+                                                Verdict& verdict) {
+  const int index =
+      step.dynamic() ? -1 : FormFor(0, ShapesOf(*spec_, step.sizes.sizes));
+  if (index < 0) return true;
+  const BucketSlot& slot = slots_[static_cast<size_t>(index)];
+  const std::shared_ptr<Executable> form = slot.executable(0);
+  if (form == nullptr) return true;  // lost meanwhile
+  const std::string key = slot.Read().key;
+  if (!verdict.over_dynamic.has_value() || verdict.over_dynamic->key != key) {
+    ASSIGN_OR_RETURN(verdict.over_dynamic,
+                     Checker().Compare(*form, candidate, step.sizes));
+    verdict.over_dynamic->key = key;
+    StoreVerdict(step.request.key, verdict);
+  }
+  return verdict.over_dynamic->faster;
+}
+
+void ModelVersion::LeaveToForm(const WarmupStep& step, const Verdict& verdict) {
+  BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
+  const std::string reason = absl::StrFormat(
+      "%.2f times as fast as the dynamic form, which serves it without a "
+      "package more",
+      verdict.over_dynamic->speedup);
+  deps_.metrics
+      ->Counter(metric::kPromotions, With(labels_, "outcome", "dynamic"))
+      .Add();
+  spdlog::info("{} {}: left to the dynamic form: {}", spec_->Label(), step.name,
+               reason);
+  slot.Demote(absl::StrCat("dynamic: ", reason));
+  UpdateFloors();
+  UpdateWarmupGauge();
+}
+
+absl::StatusOr<DimensionSizes> ModelVersion::RunSizes(
+    const WarmupStep& step, const Executable& opened) const {
+  if (!step.dynamic()) return step.sizes.sizes;
+  for (DimensionSizes& sizes : SizesOfForm(*spec_, step.sizes)) {
+    if (opened.Takes(ShapesOf(*spec_, sizes))) return std::move(sizes);
+  }
+  return absl::FailedPreconditionError(
+      "the compiled code takes none of the sizes that it was to be tried at");
 }
 
 absl::StatusOr<ModelVersion::Opened> ModelVersion::OpenAndRun(
@@ -462,10 +545,11 @@ absl::StatusOr<ModelVersion::Opened> ModelVersion::OpenAndRun(
   RETURN_IF_ERROR(survived);
   Opened opened;
   ASSIGN_OR_RETURN(opened.executables, Open(entry));
+  ASSIGN_OR_RETURN(const DimensionSizes sizes,
+                   RunSizes(step, *opened.executables.front()));
   ASSIGN_OR_RETURN(
       opened.first_run,
-      RunOnce(opened.executables,
-              InputsOf(*spec_, bucket(step.bucket).sizes, /*seed=*/0)));
+      RunOnce(opened.executables, InputsOf(*spec_, sizes, /*seed=*/0)));
   return opened;
 }
 
@@ -493,9 +577,8 @@ absl::StatusOr<Verdict> ModelVersion::Check(const WarmupStep& step,
                                             const CacheEntry& entry,
                                             Executable& candidate) {
   ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, Eager());
-  ASSIGN_OR_RETURN(
-      CandidateCheck::Evidence evidence,
-      Checker().Check(*eager, candidate, bucket(step.bucket), entry.bytes));
+  ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence,
+                   Checker().Check(*eager, candidate, step.sizes, entry.bytes));
   if (!evidence.reproducer.empty()) {
     const absl::Status kept = deps_.cache->WriteNote(
         entry.key, ReproducerNoteName(*spec_), evidence.reproducer);
@@ -531,7 +614,7 @@ void ModelVersion::MeasureAgain() {
   for (const WarmupStep& step : plan_) {
     if (stopping()) break;
     Verdict verdict;
-    if (!StoredVerdict(step.request.key, verdict)) continue;
+    if (!step.wanted || !StoredVerdict(step.request.key, verdict)) continue;
     const bool doubtful =
         !verdict.clear || verdict.measured_on != deps_.machine;
     if (!doubtful || verdict.refusal == "parity") continue;
@@ -545,7 +628,7 @@ void ModelVersion::MeasureAgain() {
                    Std(measured.message()));
     }
   }
-  if (!slots_.empty() && AllIn({BucketState::kCompiled})) LetEagerGo();
+  if (AllCompiled()) LetEagerGo();
   CaptureGraphs();  // of what was promoted only now
 }
 
@@ -562,8 +645,8 @@ absl::Status ModelVersion::MeasureAgain(const WarmupStep& step,
   const std::shared_ptr<Executable> candidate =
       serves ? slot.compiled(0) : opened.executables.front();
   if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
-  RETURN_IF_ERROR(Checker().Measure(*eager, *candidate, bucket(step.bucket),
-                                    entry.bytes, verdict));
+  RETURN_IF_ERROR(
+      Checker().Measure(*eager, *candidate, step.sizes, entry.bytes, verdict));
   StoreVerdict(entry.key, verdict);
   spdlog::info("{} {}: timed again: {}", spec_->Label(), step.name,
                verdict.reason);
@@ -573,6 +656,8 @@ absl::Status ModelVersion::MeasureAgain(const WarmupStep& step,
         .Add();
     FallBack(step.bucket, verdict.refusal, verdict.reason);
   } else if (!serves && verdict.promote) {
+    const absl::StatusOr<bool> worth = BeatsDynamic(step, *candidate, verdict);
+    if (worth.ok() && !*worth) return absl::OkStatus();
     Promote(step, entry, std::move(opened.executables), verdict,
             opened.first_run);
   }
@@ -588,7 +673,7 @@ void ModelVersion::Promote(const WarmupStep& step, const CacheEntry& entry,
   // A verdict may be another machine's, or a busy hour's: a bucket that seems
   // dear is not chosen, and so would never be timed again. Without one nothing
   // is known: a first run alone can be a thousand times the next.
-  if (verdict.fastest_seconds > 0) {
+  if (verdict.fastest_seconds > 0 && !step.dynamic()) {
     batcher_.ResetCost(
         step.bucket,
         std::min(first_run, absl::Seconds(verdict.fastest_seconds)));
@@ -601,6 +686,7 @@ void ModelVersion::Promote(const WarmupStep& step, const CacheEntry& entry,
                spec_->Label(), step.name, verdict.max_abs_error,
                verdict.speedup, step.request.key.Short());
   graph_tried_[static_cast<size_t>(step.bucket)] = false;
+  if (step.dynamic()) UpdateFloors();
 }
 
 }  // namespace stoker

@@ -91,6 +91,7 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
   }
   AddLevers(spec.compile, factors);
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+    if (bucket.sizes[i] == kAnySize) continue;
     factors[absl::StrCat("size.", spec.dimensions[i].symbol)] =
         absl::StrCat(bucket.sizes[i]);
   }
@@ -99,25 +100,49 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
 
 }  // namespace
 
+std::vector<ShapeBucket> SizesOfForms(const ModelSpec& spec) {
+  std::vector<ShapeBucket> forms;
+  if (spec.compile.dynamic == DynamicForms::kNone || spec.dimensions.empty()) {
+    return forms;
+  }
+  ShapeBucket any;
+  any.sizes.assign(spec.dimensions.size(), kAnySize);
+  forms.push_back(any);
+  if (!spec.batch_dimension.has_value() || spec.dimensions.size() == 1) {
+    return forms;
+  }
+  const auto batch = static_cast<size_t>(*spec.batch_dimension);
+  if (spec.dimensions[batch].min > 1) return forms;
+  forms.push_back(any);
+  forms.back().sizes[batch] = 1;
+  return forms;
+}
+
 std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
                                        const Toolchain& toolchain,
                                        const std::string& device) {
   const std::vector<std::string> names = spec.DimensionNames();
+  std::vector<ShapeBucket> all = spec.buckets;
+  for (ShapeBucket& form : SizesOfForms(spec)) all.push_back(std::move(form));
   std::vector<WarmupStep> plan;
-  for (size_t b = 0; b < spec.buckets.size(); ++b) {
-    const ShapeBucket& bucket = spec.buckets[b];
+  for (size_t b = 0; b < all.size(); ++b) {
+    const ShapeBucket& bucket = all[b];
     const KeyFactors factors = MakeFactors(spec, bucket, threads, toolchain);
     const ArtifactKey key(factors);
     const std::string name = BucketName(bucket, names);
     std::map<std::string, int64_t> sizes;
     for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+      if (bucket.sizes[i] == kAnySize) continue;
       sizes[spec.dimensions[i].symbol] = bucket.sizes[i];
     }
-    plan.push_back({static_cast<int>(b),
-                    name,
-                    {key, factors, spec.Label(), name, spec.program_path,
-                     spec.compile.passes_path, sizes, threads,
-                     toolchain.cpu.march, toolchain.cpu.simdlen, device}});
+    plan.push_back(
+        {static_cast<int>(b),
+         bucket,
+         name,
+         {key, factors, spec.Label(), name, spec.program_path,
+          spec.compile.passes_path, sizes, threads, toolchain.cpu.march,
+          toolchain.cpu.simdlen, device},
+         IsDynamic(bucket) || spec.compile.dynamic != DynamicForms::kInstead});
   }
   return plan;
 }

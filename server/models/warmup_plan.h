@@ -7,19 +7,30 @@
 #include "compile_broker/compile_broker.h"
 #include "repository/model_spec.h"
 #include "runner/toolchain.h"
+#include "tensor/shape_bucket.h"
 
 namespace stoker {
 
 struct WarmupStep {
-  int bucket = 0;          // index in ModelSpec::buckets
+  // Index in ModelSpec::buckets, and behind those in SizesOfForms.
+  int bucket = 0;
+  ShapeBucket sizes;
   std::string name;        // "batch=8,tokens=32"
   CompileRequest request;  // the artifact's key, and how to make it
+  bool wanted = true;      // false: left to a dynamic form, never compiled
+
+  bool dynamic() const { return IsDynamic(sizes); }
 };
 
-// One step per bucket, in the spec's order. `threads` are the compute threads
-// per device thread; they are baked into the code and so are part of the key.
-// For a model on a GPU `toolchain.gpu` is set, and `device` is the one that
-// compiles, "cuda:0".
+// What is compiled with dynamic dimensions, where model.yaml asks for it: the
+// program for any sizes, and, because such code is for two rows or more, for
+// one row and any other sizes. They run in exactly a batch's own sizes.
+std::vector<ShapeBucket> SizesOfForms(const ModelSpec& spec);
+
+// One step per bucket, in the spec's order, then one per dynamic form.
+// `threads` are the compute threads per device thread; they are baked into the
+// code and so are part of the key. For a model on a GPU `toolchain.gpu` is set,
+// and `device` is the one that compiles, "cuda:0".
 std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
                                        const Toolchain& toolchain,
                                        const std::string& device = "cpu");

@@ -104,7 +104,7 @@ bool ParseCase(const json& object, ParityCase& one) {
 std::string VerdictToJson(const Verdict& verdict) {
   json cases = json::array();
   for (const ParityCase& one : verdict.cases) cases.push_back(ToJson(one));
-  const json document = {
+  json document = {
       {"promote", verdict.promote},
       {"refusal", verdict.refusal},
       {"reason", verdict.reason},
@@ -122,6 +122,12 @@ std::string VerdictToJson(const Verdict& verdict) {
       {"clear", verdict.clear},
       {"measured_on", verdict.measured_on},
   };
+  if (verdict.over_dynamic.has_value()) {
+    document["over_dynamic"] = {
+        {"key", verdict.over_dynamic->key},
+        {"speedup", ToJson(verdict.over_dynamic->speedup)},
+        {"faster", verdict.over_dynamic->faster}};
+  }
   // The reason may quote a program's names: bytes that are not UTF-8 are
   // replaced.
   return document.dump(2, ' ', false, json::error_handler_t::replace);
@@ -150,6 +156,14 @@ bool ParseVerdict(const std::string& text, Verdict& verdict) {
   if (!reader.ok() || !cases->is_array()) return false;
   for (const json& one : *cases) {
     if (!ParseCase(one, read.cases.emplace_back())) return false;
+  }
+  if (const auto over = document.find("over_dynamic"); over != document.end()) {
+    Reader of_form(*over);
+    OverDynamic& found = read.over_dynamic.emplace();
+    of_form.Read("key", found.key);
+    of_form.Read("speedup", found.speedup);
+    of_form.Read("faster", found.faster);
+    if (!of_form.ok()) return false;
   }
   verdict = std::move(read);
   return true;

@@ -25,6 +25,14 @@ struct ParityCase {
   std::string difference;  // empty: equal; "output 1[0,3]: eager ..., ..."
 };
 
+// Whether a bucket's own code gains anything over a dynamic form that takes its
+// sizes too and is there anyway.
+struct OverDynamic {
+  std::string key;     // of that form's artifact
+  double speedup = 0;  // its run time over the bucket's, median of pairs
+  bool faster = false;
+};
+
 struct Verdict {
   bool promote = false;
   std::string refusal;  // "parity" or "profit"; empty when promoted
@@ -49,6 +57,7 @@ struct Verdict {
   // Whether the interval decides. Where not, the median did: measure again.
   bool clear = true;
   std::string measured_on;  // the machine whose figures these are
+  std::optional<OverDynamic> over_dynamic;
 };
 
 // JSON text, as kept beside the artifact. ParseVerdict returns false on other

@@ -107,7 +107,7 @@ void ReadCompile(const YamlValue& value, const std::string& folder, bool on_gpu,
     return;
   }
   const auto entries =
-      value.Map({"precision", "deterministic", "budget_seconds",
+      value.Map({"precision", "deterministic", "dynamic", "budget_seconds",
                  "pays_back_within", "passes", "options"});
   if (!entries) return;
   for (const auto& [name, field] : *entries) {
@@ -115,6 +115,9 @@ void ReadCompile(const YamlValue& value, const std::string& folder, bool on_gpu,
       ReadPrecision(field, on_gpu, spec);
     } else if (name == "deterministic") {
       spec.deterministic = field.Bool().value_or(false);
+    } else if (name == "dynamic") {
+      const auto choice = field.Choice({"false", "true", "only"});
+      spec.dynamic = static_cast<DynamicForms>(choice.value_or(0));
     } else if (name == "budget_seconds") {
       constexpr int64_t kDay = 24 * 3600;
       if (const auto seconds = field.Int(1, kDay)) {

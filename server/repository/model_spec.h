@@ -80,11 +80,18 @@ struct ParitySpec {
 // last two are for GPUs only.
 enum class ComputePrecision { kFloat32, kBfloat16, kFloat16, kTf32 };
 
+// Whether the program is compiled for any sizes: beside the buckets, or instead
+// of each of them.
+enum class DynamicForms { kNone, kBeside, kInstead };
+
 // How the model's compiled forms are made, which is in their keys.
 struct CompileSpec {
   bool enabled = true;  // false: eager only
   ComputePrecision precision = ComputePrecision::kFloat32;
   bool deterministic = false;
+  // Forms with dynamic dimensions (models/warmup_plan.h): not in the keys of
+  // buckets.
+  DynamicForms dynamic = DynamicForms::kNone;
   // What the compiles of one start may take together; not in the keys.
   absl::Duration budget = absl::InfiniteDuration();
   // Requests of the model; compiles that need more are left. Not in the keys.

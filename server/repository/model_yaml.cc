@@ -130,6 +130,11 @@ class SpecEditor {
     if (const YamlValue* value = Find("graphs")) ReadGraphs(*value);
     if (const YamlValue* value = Find("compile")) {
       ReadCompile(*value, folder_, spec_.on_gpu(), spec_.compile);
+      if (spec_.compile.dynamic != DynamicForms::kNone &&
+          spec_.dimensions.empty()) {
+        value->Error("dynamic: false for a program without dynamic dimensions",
+                     "another");
+      }
     }
     if (const YamlValue* value = Find("threads")) {
       value->ReadInt(0, 1024, spec_.threads);

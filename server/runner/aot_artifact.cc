@@ -4,7 +4,11 @@
 #include <torch/csrc/inductor/aoti_runner/model_container_runner.h>
 #include <torch/version.h>
 
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "base/files.h"
 #include "base/status_macros.h"
@@ -49,6 +53,30 @@ absl::Status CheckConstant(const std::string& name, WeightStore& weights) {
                      "of its own runs in its eager form only"));
   }
   return absl::OkStatus();
+}
+
+bool Takes(const Tensor& actual, const ArtifactInput& expected) {
+  if (actual.dtype != expected.dtype ||
+      actual.shape.size() != expected.shape.size()) {
+    return false;
+  }
+  for (size_t d = 0; d < expected.shape.size(); ++d) {
+    const int64_t size = actual.shape[d];
+    if (expected.range.empty()) {
+      if (size != expected.shape[d]) return false;
+    } else if (size < expected.range[d].first ||
+               size > expected.range[d].second) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// " of 2 to 64, 2 to 512"
+std::string RangeText(const ArtifactInput& input) {
+  if (input.range.empty()) return "";
+  return absl::StrCat(
+      " of ", absl::StrJoin(input.range, ", ", absl::PairFormatter(" to ")));
 }
 
 }  // namespace
@@ -98,6 +126,19 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
   return absl::OkStatus();
 }
 
+bool TakesInputs(const ArtifactManifest& manifest,
+                 absl::Span<const Tensor> inputs) {
+  return inputs.size() == manifest.inputs.size() &&
+         std::equal(inputs.begin(), inputs.end(), manifest.inputs.begin(),
+                    Takes);
+}
+
+bool IsDynamic(const ArtifactManifest& manifest) {
+  return absl::c_any_of(manifest.inputs, [](const ArtifactInput& input) {
+    return !input.range.empty();
+  });
+}
+
 absl::Status CheckArtifactInputs(const ArtifactManifest& manifest,
                                  absl::Span<const Tensor> inputs) {
   if (inputs.size() != manifest.inputs.size()) {
@@ -108,16 +149,11 @@ absl::Status CheckArtifactInputs(const ArtifactManifest& manifest,
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArtifactInput& expected = manifest.inputs[i];
     const Tensor& actual = inputs[i];
-    bool fits = actual.dtype == expected.dtype &&
-                actual.shape.size() == expected.shape.size();
-    for (size_t d = 0; fits && d < expected.shape.size(); ++d) {
-      fits = expected.shape[d] == -1 || expected.shape[d] == actual.shape[d];
-    }
-    if (!fits) {
+    if (!Takes(actual, expected)) {
       return absl::InternalError(absl::StrCat(
           "compiled program's input '", expected.name, "': expected ",
           Absl(DataTypeName(expected.dtype)), " ", ShapeString(expected.shape),
-          ", got ", Absl(DataTypeName(actual.dtype)), " ",
+          RangeText(expected), ", got ", Absl(DataTypeName(actual.dtype)), " ",
           ShapeString(actual.shape)));
     }
   }

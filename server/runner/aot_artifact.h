@@ -37,7 +37,10 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
                            WeightStore& weights);
 
 // Compiled code doesn't look at what it is given: a wrong shape reads or writes
-// foreign memory. INTERNAL when `inputs` aren't what it was compiled for.
+// foreign memory.
+bool TakesInputs(const ArtifactManifest& manifest,
+                 absl::Span<const Tensor> inputs);
+// INTERNAL, with what was expected and what came, unless it takes them.
 absl::Status CheckArtifactInputs(const ArtifactManifest& manifest,
                                  absl::Span<const Tensor> inputs);
 
@@ -46,6 +49,9 @@ absl::Status CheckArtifactInputs(const ArtifactManifest& manifest,
 // what the manifest says.
 absl::StatusOr<std::vector<RowFault>> TakeFaults(
     const ArtifactManifest& manifest, std::vector<at::Tensor>& values);
+
+// Whether it was compiled for more than one set of shapes.
+bool IsDynamic(const ArtifactManifest& manifest);
 
 // The same error with the folder before it.
 absl::Status InFolder(const std::string& folder, const absl::Status& status);

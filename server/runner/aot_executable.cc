@@ -26,6 +26,7 @@ AotExecutable::AotExecutable(
     std::shared_ptr<WeightStore> weights,
     std::unique_ptr<AOTIModelContainerRunnerCpu> runner)
     : manifest_(std::move(manifest)),
+      dynamic_(IsDynamic(manifest_)),
       parallel_(parallel),
       weights_(std::move(weights)),
       runner_(std::move(runner)) {}
@@ -51,6 +52,10 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
   } catch (...) {
     return CompiledError(entry_folder);
   }
+}
+
+bool AotExecutable::Takes(absl::Span<const Tensor> inputs) const {
+  return TakesInputs(manifest_, inputs);
 }
 
 absl::StatusOr<RunResult> AotExecutable::SplitOutputs(

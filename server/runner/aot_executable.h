@@ -24,7 +24,10 @@ class AotExecutable : public Executable {
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override;
   bool KeepsToContext() const override { return !parallel_; }
-  std::string_view tier() const override { return "aot"; }
+  bool Takes(absl::Span<const Tensor> inputs) const override;
+  std::string_view tier() const override {
+    return dynamic_ ? "dynamic" : "aot";
+  }
 
  private:
   AotExecutable(
@@ -37,6 +40,7 @@ class AotExecutable : public Executable {
       absl::Span<const at::Tensor> inputs) const;
 
   const ArtifactManifest manifest_;
+  const bool dynamic_;
   const bool parallel_;  // has loops that are cut for a number of threads
   // Declared before the container, which holds pointers into it.
   const std::shared_ptr<WeightStore> weights_;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -70,6 +71,24 @@ absl::StatusOr<DataType> TorchType(const json& object, const char* key) {
   return *dtype;
 }
 
+absl::StatusOr<std::vector<std::pair<int64_t, int64_t>>> ParseRange(
+    const json& entry, size_t dimensions) {
+  const json& range = Member(entry, "range");
+  if (!range.is_array() || range.size() != dimensions) {
+    return Malformed("inputs", "a range for each dimension");
+  }
+  std::vector<std::pair<int64_t, int64_t>> limits;
+  for (const json& limit : range) {
+    if (!limit.is_array() || limit.size() != 2 ||
+        !limit[0].is_number_integer() || !limit[1].is_number_integer() ||
+        limit[0].get<int64_t>() < 0 || limit[1] < limit[0]) {
+      return Malformed("inputs", "ranges of two sizes, the lower one first");
+    }
+    limits.emplace_back(limit[0].get<int64_t>(), limit[1].get<int64_t>());
+  }
+  return limits;
+}
+
 absl::StatusOr<ArtifactInput> ParseInput(const json& entry) {
   ArtifactInput input;
   ASSIGN_OR_RETURN(input.name, Text(entry, "name"));
@@ -81,6 +100,9 @@ absl::StatusOr<ArtifactInput> ParseInput(const json& entry) {
       return Malformed("inputs", "sizes of -1 or more");
     }
     input.shape.push_back(size.get<int64_t>());
+  }
+  if (absl::c_linear_search(input.shape, -1)) {
+    ASSIGN_OR_RETURN(input.range, ParseRange(entry, input.shape.size()));
   }
   return input;
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,7 +22,9 @@ namespace stoker {
 struct ArtifactInput {
   std::string name;
   DataType dtype = DataType::kFp32;
-  Shape shape;  // -1: any size
+  Shape shape;  // -1: any size of `range`
+  // By dimension, least and most; empty where the shape is fixed.
+  std::vector<std::pair<int64_t, int64_t>> range;
 };
 
 // A check that the worker put into the graph; `bit` of the validity output is

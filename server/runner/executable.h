@@ -33,7 +33,12 @@ class Executable {
   // loops that are cut for a fixed number of threads take those anyway.
   virtual bool KeepsToContext() const = 0;
 
-  // "eager", "aot" or "graph": the value of the metrics' label `tier`.
+  // Whether Run is for inputs of these shapes; their data is not read. Any are
+  // right for a form that the caller has matched to a bucket.
+  virtual bool Takes(absl::Span<const Tensor> /*inputs*/) const { return true; }
+
+  // "eager", "dynamic", "aot" or "graph": the value of the metrics' label
+  // `tier`.
   virtual std::string_view tier() const = 0;
 };
 

@@ -50,6 +50,7 @@ BucketFigures BucketFrom(const BucketStatus& bucket, const Labels& version,
   figures.status = bucket;
   figures.compiled_requests =
       Count(page, metric::kTierRequests, With(labels, "tier", "aot")) +
+      Count(page, metric::kTierRequests, With(labels, "tier", "dynamic")) +
       Count(page, metric::kTierRequests, With(labels, "tier", "graph"));
   figures.eager_requests =
       Count(page, metric::kTierRequests, With(labels, "tier", "eager"));
@@ -92,8 +93,11 @@ ServerStatus ServerFrom(const MetricsPage& page) {
 
 }  // namespace
 
-std::string TierOf(const BucketSlot::Snapshot& slot) {
+std::string TierOf(const BucketStatus& bucket) {
+  const BucketSlot::Snapshot& slot = bucket.slot;
+  if (slot.state == BucketState::kDynamic) return "dynamic";
   if (slot.state != BucketState::kCompiled) return "eager";
+  if (bucket.dynamic) return "dynamic";
   return slot.graph_gain > 0 ? "graph" : "aot";
 }
 

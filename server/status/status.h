@@ -78,7 +78,7 @@ struct Status {
 };
 
 // "graph", "aot" or "eager": what answers requests of a bucket.
-std::string TierOf(const BucketSlot::Snapshot& slot);
+std::string TierOf(const BucketStatus& bucket);
 
 // Takes a Status. A look costs about what a scrape of /metrics does, and holds
 // no lock that a request waits for.

@@ -109,6 +109,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"opening", "Its code is being loaded and run for the first time."},
     {"checking", "Its code is being compared with eager and timed."},
     {"compiled", "Compiled code answers: as exact as asked for, not slower."},
+    {"dynamic", "Code that was compiled for any size answers. Below is why."},
     {"eager", "Eager answers: right, mostly slower, no outage. Below is why."},
     {"speed-up", "Eager's run time over that of the compiled code."},
     {"error", "Largest difference between the two when they were compared."},
@@ -217,6 +218,7 @@ std::string_view MeaningOf(VersionState state) {
 std::string_view ToneOf(BucketState state) {
   switch (state) {
     case BucketState::kCompiled:
+    case BucketState::kDynamic:
       return "good";
     case BucketState::kEager:
       return "slow";

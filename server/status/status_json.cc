@@ -41,7 +41,7 @@ Json BucketJson(const BucketFigures& bucket) {
   return {{"model", bucket.status.model},
           {"bucket", bucket.status.bucket},
           {"state", std::string(BucketStateName(slot.state))},
-          {"tier", TierOf(slot)},
+          {"tier", TierOf(bucket.status)},
           {"graph", slot.graph},
           {"reason", slot.detail},
           {"phase", bucket.status.phase},

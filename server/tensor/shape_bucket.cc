@@ -2,9 +2,14 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace stoker {
+
+bool IsDynamic(const ShapeBucket& bucket) {
+  return absl::c_linear_search(bucket.sizes, kAnySize);
+}
 
 double Volume(absl::Span<const int64_t> sizes) {
   double volume = 1;
@@ -18,8 +23,12 @@ std::string BucketName(const ShapeBucket& bucket,
   std::string name;
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
     absl::StrAppend(&name, i == 0 ? "" : ",",
-                    i < dimension_names.size() ? dimension_names[i] : "?", "=",
-                    bucket.sizes[i]);
+                    i < dimension_names.size() ? dimension_names[i] : "?", "=");
+    if (bucket.sizes[i] == kAnySize) {
+      absl::StrAppend(&name, "any");
+    } else {
+      absl::StrAppend(&name, bucket.sizes[i]);
+    }
   }
   return name;
 }

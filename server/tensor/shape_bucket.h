@@ -16,15 +16,23 @@ namespace stoker {
 // One size per dimension of the model, in ModelSpec::dimensions order.
 using DimensionSizes = absl::InlinedVector<int64_t, 4>;
 
+// In a bucket's sizes: whatever a run has there. Only of dynamic forms
+// (models/warmup_plan.h), which no BucketTable holds.
+inline constexpr int64_t kAnySize = -1;
+
 struct ShapeBucket {
   DimensionSizes sizes;
   friend bool operator==(const ShapeBucket&, const ShapeBucket&) = default;
 };
 
+// Whether any of its sizes is open.
+bool IsDynamic(const ShapeBucket& bucket);
+
 // Product of the sizes; 1 without any.
 double Volume(absl::Span<const int64_t> sizes);
 
-// "batch=8,tokens=32"; "static" for a model without dimensions.
+// "batch=8,tokens=32", "batch=any,tokens=any"; "static" for a model without
+// dimensions.
 std::string BucketName(const ShapeBucket& bucket,
                        absl::Span<const std::string> dimension_names);
 

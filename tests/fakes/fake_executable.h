@@ -54,6 +54,13 @@ class FakeExecutable : public Executable {
     failure_ = std::move(status);
   }
 
+  // Until then it takes whatever comes.
+  void OnlyTake(std::function<bool(absl::Span<const Tensor>)> takes)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    takes_ = std::move(takes);
+  }
+
   // Runs so far, failed ones included.
   int runs() const ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
@@ -82,12 +89,18 @@ class FakeExecutable : public Executable {
   }
 
   bool KeepsToContext() const override { return true; }
+  bool Takes(absl::Span<const Tensor> inputs) const override
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    return takes_ == nullptr || takes_(inputs);
+  }
   std::string_view tier() const override { return tier_; }
 
  private:
   const std::string tier_;
   const Script script_;
   mutable absl::Mutex mu_;
+  std::function<bool(absl::Span<const Tensor>)> takes_ ABSL_GUARDED_BY(mu_);
   FakeClock* clock_ ABSL_GUARDED_BY(mu_) = nullptr;
   absl::Duration latency_ ABSL_GUARDED_BY(mu_);
   int failures_ ABSL_GUARDED_BY(mu_) = 0;

@@ -54,6 +54,42 @@ TEST(WarmupPlanTest, OneStepPerBucketInTheirOrder) {
   EXPECT_EQ(request.key, ArtifactKey(request.factors));
 }
 
+TEST(WarmupPlanTest, DynamicFormsComeBehindTheBuckets) {
+  Inputs in = TokenModel();
+  const std::vector<WarmupStep> without = Plan(in);
+  in.spec.batch_dimension = 0;
+  in.spec.compile.dynamic = DynamicForms::kBeside;
+  const std::vector<WarmupStep> plan = Plan(in);
+  ASSERT_EQ(plan.size(), 4u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_FALSE(plan[i].dynamic());
+    EXPECT_EQ(plan[i].request.key, without[i].request.key);
+  }
+  EXPECT_TRUE(plan[2].dynamic());
+  EXPECT_EQ(plan[2].name, "batch=any,tokens=any");
+  EXPECT_TRUE(plan[2].request.sizes.empty());
+  EXPECT_TRUE(plan[3].dynamic());
+  EXPECT_EQ(plan[3].bucket, 3);
+  EXPECT_EQ(plan[3].name, "batch=1,tokens=any");
+  EXPECT_EQ(plan[3].request.sizes, (std::map<std::string, int64_t>{{"s0", 1}}));
+  EXPECT_NE(plan[2].request.key, plan[3].request.key);
+}
+
+TEST(WarmupPlanTest, OneRowNeedsNoFormWhereTheBatchIsAllThereIs) {
+  Inputs in = TokenModel();
+  in.spec.batch_dimension = 0;
+  in.spec.compile.dynamic = DynamicForms::kBeside;
+  in.spec.dimensions.pop_back();
+  in.spec.buckets.clear();
+  ASSERT_EQ(Plan(in).size(), 1u);
+  EXPECT_EQ(Plan(in)[0].name, "batch=any");
+  in = TokenModel();
+  in.spec.batch_dimension = 0;
+  in.spec.compile.dynamic = DynamicForms::kBeside;
+  in.spec.dimensions[0].min = 2;
+  EXPECT_EQ(Plan(in).size(), 3u);
+}
+
 TEST(WarmupPlanTest, EachFactorChangesTheKey) {
   const std::vector<std::pair<std::string, std::function<void(Inputs&)>>>
       changes = {

@@ -153,12 +153,14 @@ TEST(ModelYamlTest, CompileLevers) {
 compile:
   precision: bfloat16
   deterministic: true
+  dynamic: true
   options: {epilogue_fusion: false, cpp.min_chunk_size: 4096, cpp.descriptive_names: torch}
 )");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_TRUE(spec->compile.enabled);
   EXPECT_EQ(spec->compile.precision, ComputePrecision::kBfloat16);
   EXPECT_TRUE(spec->compile.deterministic);
+  EXPECT_EQ(spec->compile.dynamic, DynamicForms::kBeside);
   EXPECT_EQ(spec->compile.options,
             (std::map<std::string, std::string>{
                 {"epilogue_fusion", "false"},

@@ -19,7 +19,8 @@ nlohmann::json Right() {
     "schema": 1, "key": "00", "model": "m:1", "bucket": "batch=8,tokens=32",
     "factors": {}, "files": {"model.so": {"bytes": 1, "sha256": "00"}},
     "toolchain": {"torch": "2.11.0+cu130", "march": "x86-64-v3", "simdlen": 256},
-    "inputs": [{"name": "ids", "dtype": "int64", "shape": [8, -1]},
+    "inputs": [{"name": "ids", "dtype": "int64", "shape": [8, -1],
+                "range": [[8, 8], [2, 512]]},
                {"name": "mask", "dtype": "bfloat16", "shape": []}],
     "outputs": 2, "validity_output": 2,
     "guards": [
@@ -41,6 +42,9 @@ TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
   EXPECT_EQ(manifest->inputs[0].name, "ids");
   EXPECT_EQ(manifest->inputs[0].dtype, DataType::kInt64);
   EXPECT_THAT(manifest->inputs[0].shape, ElementsAre(8, -1));
+  EXPECT_THAT(manifest->inputs[0].range,
+              ElementsAre(std::pair(8, 8), std::pair(2, 512)));
+  EXPECT_THAT(manifest->inputs[1].range, IsEmpty());
   EXPECT_EQ(manifest->inputs[1].dtype, DataType::kBf16);
   EXPECT_THAT(manifest->inputs[1].shape, IsEmpty());
   EXPECT_EQ(manifest->outputs, 2);
@@ -138,6 +142,10 @@ INSTANTIATE_TEST_SUITE_P(
         WrongField{"/inputs/0/shape", "3", "'inputs'"},
         WrongField{"/inputs/0/shape/1", "-2", "'inputs'"},
         WrongField{"/inputs/0/shape/1", "1.5", "'inputs'"},
+        WrongField{"/inputs/0/range", nullptr, "a range for each dimension"},
+        WrongField{"/inputs/0/range", "[[8, 8]]", "a range for each dimension"},
+        WrongField{"/inputs/0/range/1", "[512, 2]", "the lower one first"},
+        WrongField{"/inputs/0/range/1", "[-1, 2]", "the lower one first"},
         WrongField{"/outputs", "-1", "'outputs'"},
         WrongField{"/outputs", nullptr, "'outputs'"},
         WrongField{"/validity_output", nullptr, "'validity_output'"},

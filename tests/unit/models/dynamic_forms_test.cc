@@ -1,0 +1,257 @@
+// What dynamic forms serve: requests outside all buckets, and buckets whose own
+// code isn't there or gains nothing. On a clock that only moves when something
+// runs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "batching/device_turns.h"
+#include "kernel_cache/kernel_cache.h"
+#include "metrics/catalog.h"
+#include "models/model_version.h"
+#include "models/parity_cases.h"
+#include "tests/fakes/fake_artifact_loader.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/temp_folder.h"
+#include "tests/fakes/tensors.h"
+#include "tests/unit/kernel_cache/staged_artifact.h"
+
+namespace stoker {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+// y = x, row by row, in a bucket of 8 rows, and a form of any number.
+std::shared_ptr<ModelSpec> RowModel() {
+  auto spec = std::make_shared<ModelSpec>();
+  spec->name = "rows";
+  spec->program_path = "/models/rows/1/model.pt2";
+  spec->program_digest = std::string(64, 'a');
+  spec->dimensions = {{"batch", "s0", 1, 64, true}};
+  spec->inputs.resize(1);
+  spec->inputs[0].name = "x";
+  spec->inputs[0].dims = {DimExpr::Dimension(0)};
+  spec->outputs = {{"y", DataType::kFp32, {DimExpr::Dimension(0)}}};
+  spec->batch_dimension = 0;
+  spec->max_batch_size = 8;
+  spec->buckets = {{{8}}};
+  spec->compile.dynamic = DynamicForms::kBeside;
+  spec->weights_bytes = 1;
+  return spec;
+}
+
+constexpr size_t kBucket = 0;
+constexpr size_t kForm = 1;
+
+class DynamicFormsTest : public ::testing::Test {
+ protected:
+  DynamicFormsTest() {
+    auto cache =
+        KernelCache::Open({.root = folder_ / "cache"}, Files::Real(), metrics_);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    cache_ = *std::move(cache);
+  }
+  ~DynamicFormsTest() override { Stop(); }
+
+  void Stop() {
+    if (version_ != nullptr) version_->Stop(absl::InfinitePast());
+    version_.reset();
+  }
+
+  // Puts the artifact of a step into the cache.
+  void Compiled(size_t step, const nlohmann::json& how) {
+    const ArtifactKey key = Key(step);
+    const auto staged = cache_->NewStagingFolder(key);
+    ASSERT_TRUE(staged.ok());
+    StageArtifact(*staged, key, {{"model.so", how.dump()}});
+    ASSERT_TRUE(cache_->Commit(key, *staged).ok());
+  }
+  void Compiled(int form_ms, int bucket_ms, int least = 2) {
+    Compiled(
+        kForm,
+        {{"tier", "dynamic"}, {"milliseconds", form_ms}, {"least", least}});
+    Compiled(kBucket, {{"tier", "aot"}, {"milliseconds", bucket_ms}});
+  }
+  ArtifactKey Key(size_t step) const {
+    return MakeWarmupPlan(*spec_, 1, {})[step].request.key;
+  }
+  // Loads and warms up the model.
+  void Serve() {
+    Stop();
+    VersionDeps deps;
+    deps.cache = cache_.get();
+    deps.placement = {.places = {{"cpu", &loader_}}, .turns = &turns_};
+    deps.clock = &clock_;
+    deps.metrics = &metrics_;
+    deps.machine = "here";
+    version_ = std::make_unique<ModelVersion>(spec_, deps);
+    ASSERT_TRUE(version_->Load().ok());
+    version_->WarmUp();
+  }
+  BucketSlot::Snapshot Slot(size_t step) const {
+    return version_->Buckets()[step].slot;
+  }
+  // The tier that answers a request of so many rows.
+  std::string TierOf(int64_t rows) {
+    auto task = std::make_unique<InferTask>();
+    task->inputs = {
+        MakeTensor<float>(DataType::kFp32, {rows},
+                          std::vector<float>(static_cast<size_t>(rows), 1))};
+    task->sizes = {rows};
+    task->rows = rows;
+    absl::Mutex mu;
+    absl::StatusOr<InferResult> answer = absl::UnknownError("");
+    bool done = false;
+    task->on_done = [&](absl::StatusOr<InferResult> result) {
+      const absl::MutexLock lock(&mu);
+      answer = std::move(result);
+      done = true;
+    };
+    EXPECT_TRUE(version_->Submit(task).ok());
+    const absl::MutexLock lock(&mu);
+    mu.Await(absl::Condition(&done));
+    if (!answer.ok()) return answer.status().ToString();
+    EXPECT_EQ(answer->outputs[0].shape, Shape{rows});
+    version_->stats().RecordSuccess(*answer, rows, absl::ZeroDuration(),
+                                    clock_.Now());
+    return std::string(answer->tier);
+  }
+  double Answered(const char* tier, const char* bucket) const {
+    return MetricValue(metrics_, metric::kTierRequests.name,
+                       {{"tier", tier}, {"bucket", bucket}});
+  }
+
+  const TempFolder folder_;
+  FakeClock clock_;
+  MetricRegistry metrics_;
+  DeviceTurns turns_{2, clock_};
+  std::unique_ptr<KernelCache> cache_;
+  FakeArtifactLoader loader_{clock_};
+  std::shared_ptr<ModelSpec> spec_ = RowModel();
+  std::unique_ptr<ModelVersion> version_;
+};
+
+TEST_F(DynamicFormsTest, ServesWhatFitsNoBucket) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/5);
+  Serve();
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(TierOf(20), "dynamic");
+  EXPECT_EQ(TierOf(33), "dynamic");
+  EXPECT_EQ(Answered("aot", "batch=8"), 1);
+  EXPECT_EQ(Answered("dynamic", "batch=any"), 2);
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
+  EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
+  // Twice as fast as eager: each of its runs saved as much as it took.
+  EXPECT_DOUBLE_EQ(Slot(kForm).verdict.speedup, 2);
+  EXPECT_NEAR(MetricValue(metrics_, metric::kSavedSeconds.name,
+                          {{"bucket", "batch=any"}}),
+              0.020, 1e-9);
+}
+
+TEST_F(DynamicFormsTest, WhatItsCodeIsNotForGoesToEager) {
+  spec_->buckets = {{{64}}};
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/10, /*least=*/9);
+  Serve();
+  EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
+  // The sizes of the run count, not those of the request.
+  EXPECT_EQ(TierOf(3), "dynamic");
+  const std::shared_ptr<FakeExecutable> form = loader_.opened().front();
+  form->OnlyTake([](absl::Span<const Tensor>) { return false; });
+  EXPECT_EQ(TierOf(3), "eager");
+}
+
+TEST_F(DynamicFormsTest, IsTriedAtTheSizesThatItTakesOnly) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/5, /*least=*/30);
+  Serve();
+  // Of 2, 4, 8 and 32 rows, the last alone, and none of those that are timed.
+  EXPECT_EQ(Slot(kForm).state, BucketState::kEager);
+  EXPECT_THAT(Slot(kForm).detail, HasSubstr("none of the sizes"));
+  EXPECT_EQ(TierOf(33), "eager");
+}
+
+TEST_F(DynamicFormsTest, SlowerThanEagerDoesNotServe) {
+  Compiled(/*form_ms=*/25, /*bucket_ms=*/5);
+  Serve();
+  EXPECT_EQ(Slot(kForm).state, BucketState::kEager);
+  EXPECT_THAT(Slot(kForm).detail, StartsWith("profit: 0.80 times as fast"));
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(TierOf(20), "eager");
+}
+
+TEST_F(DynamicFormsTest, ABucketThatGainsNothingIsLeftToIt) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
+  Serve();
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
+  EXPECT_THAT(Slot(kBucket).detail,
+              StartsWith("dynamic: 1.00 times as fast as the dynamic form"));
+  EXPECT_EQ(TierOf(8), "dynamic");
+  EXPECT_EQ(Answered("dynamic", "batch=8"), 1);
+}
+
+TEST_F(DynamicFormsTest, WhatWasFoundOutIsNotTimedAgain) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
+  Serve();
+  const absl::Time before = clock_.Now();
+  Serve();
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
+  // One run of each artifact, to see that it does.
+  EXPECT_EQ(clock_.Now() - before, absl::Milliseconds(20));
+}
+
+TEST_F(DynamicFormsTest, ABucketWithoutCodeOfItsOwnRunsOnIt) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/5);
+  Verdict refused;
+  refused.refusal = "parity";
+  refused.reason = "output 0 differs";
+  ASSERT_TRUE(cache_
+                  ->WriteNote(Key(kBucket), VerdictNoteName(*spec_),
+                              VerdictToJson(refused))
+                  .ok());
+  Serve();
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
+  EXPECT_EQ(Slot(kBucket).detail, "parity: output 0 differs");
+  EXPECT_EQ(TierOf(3), "dynamic");
+}
+
+TEST_F(DynamicFormsTest, BucketsNeedNoCodeOfTheirOwnWhereItServesInstead) {
+  spec_->compile.dynamic = DynamicForms::kInstead;
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/5);
+  Serve();
+  ASSERT_EQ(loader_.opened().size(), 1u);
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
+  EXPECT_THAT(Slot(kBucket).detail, HasSubstr("dynamic: only"));
+  EXPECT_EQ(TierOf(3), "dynamic");
+  EXPECT_EQ(Answered("dynamic", "batch=8"), 1);
+}
+
+TEST_F(DynamicFormsTest, WhenItIsLostEagerAnswers) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
+  Serve();
+  const std::shared_ptr<FakeExecutable> form = loader_.opened().front();
+  ASSERT_EQ(form->tier(), "dynamic");
+  form->FailNext(1, absl::InternalError("broken"));
+  EXPECT_EQ(TierOf(20), "eager");
+  EXPECT_EQ(Slot(kForm).state, BucketState::kEager);
+  EXPECT_THAT(Slot(kForm).detail, HasSubstr("broken"));
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kEager);
+  EXPECT_EQ(TierOf(8), "eager");
+}
+
+TEST_F(DynamicFormsTest, ThereIsNoneUnlessAskedFor) {
+  spec_->compile.dynamic = DynamicForms::kNone;
+  EXPECT_THAT(SizesOfForms(*spec_), IsEmpty());
+  Compiled(kBucket, {{"tier", "aot"}, {"milliseconds", 5}});
+  Serve();
+  EXPECT_EQ(version_->Buckets().size(), 1u);
+  EXPECT_EQ(TierOf(20), "eager");
+}
+
+}  // namespace
+}  // namespace stoker
