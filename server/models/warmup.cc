@@ -42,6 +42,13 @@ std::string_view FallbackReason(const absl::Status& status) {
   }
 }
 
+// Whether an artifact that doesn't open is to blame itself, and not the host or
+// its GPU, which another time may have room for it, or be there again.
+bool IsItsOwnFault(const absl::Status& status) {
+  return !absl::IsFailedPrecondition(status) &&
+         !absl::IsResourceExhausted(status) && !absl::IsUnavailable(status);
+}
+
 }  // namespace
 
 absl::Status ModelVersion::Load() {
@@ -458,10 +465,11 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
   absl::StatusOr<Opened> opened = OpenAndRun(step, entry, survived);
   if (stopping()) return;
   if (const absl::Status& status = opened.status(); !status.ok()) {
-    if (!absl::IsFailedPrecondition(status)) {
+    if (IsItsOwnFault(status)) {
       deps_.cache->Quarantine(entry, Std(status.message()));
     }
-    refuse("open", std::string(status.message()));
+    refuse(absl::IsResourceExhausted(status) ? "memory" : "open",
+           std::string(status.message()));
     return;
   }
   if (deps_.verify_promotions && !known) {

@@ -46,6 +46,11 @@ class FakeGpuLoader : public TorchlessLoader {
     const absl::MutexLock lock(&mu_);
     capture_ = std::move(capture);
   }
+  // What opening artifacts ends with from now on.
+  void OpenWith(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    open_ = std::move(status);
+  }
   // The first input's shape of each capture so far.
   std::vector<Shape> captured() const ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
@@ -64,7 +69,12 @@ class FakeGpuLoader : public TorchlessLoader {
   }
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
       const std::string& /*entry_folder*/,
-      std::shared_ptr<WeightStore> /*weights*/) override {
+      std::shared_ptr<WeightStore> /*weights*/) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    {
+      const absl::MutexLock lock(&mu_);
+      if (!open_.ok()) return open_;
+    }
     return Make("aot", kCompiledRun);
   }
   bool captures() const override { return true; }
@@ -102,6 +112,7 @@ class FakeGpuLoader : public TorchlessLoader {
   FakeClock& clock_;
   const Script script_;
   mutable absl::Mutex mu_;
+  absl::Status open_ ABSL_GUARDED_BY(mu_);
   CaptureScript capture_ ABSL_GUARDED_BY(mu_);
   std::vector<Shape> captured_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<FakeExecutable>> graphs_ ABSL_GUARDED_BY(mu_);

@@ -258,6 +258,25 @@ TEST_F(GraphsTest, NoGraphsWhereModelYamlSaysSo) {
   EXPECT_EQ(Bucket(1).graph, "");
 }
 
+// The artifact is as good as ever: another start may find room, or the GPU.
+TEST_F(GraphsTest, WithoutRoomOnTheGpuTheArtifactStaysInTheCache) {
+  for (const absl::Status& status :
+       {absl::ResourceExhaustedError("weights of m (rounded) take 2.00 GiB"),
+        absl::UnavailableError("cuda:0 failed")}) {
+    gpu_.OpenWith(status);
+    Serve();
+    EXPECT_EQ(TierOf(8), "eager");
+    EXPECT_THAT(Bucket(1).detail, HasSubstr(std::string(status.message())));
+    EXPECT_EQ(MetricValue(metrics_, metric::kCacheRejections.name), 0);
+  }
+  EXPECT_EQ(
+      MetricValue(metrics_, metric::kFallbacks.name, {{"reason", "memory"}}),
+      3);
+  gpu_.OpenWith(absl::OkStatus());
+  Serve();
+  EXPECT_EQ(TierOf(8), "graph");
+}
+
 TEST_F(GraphsTest, GraphsGoWithTheVersion) {
   Serve();
   Stop();
