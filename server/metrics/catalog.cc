@@ -37,6 +37,8 @@ constexpr MetricDef kAll[] = {
     kGpuBusy,
     kGpuPower,
     kGpuCopiedBytes,
+    kGpuCopySeconds,
+    kGraphReplays,
     kGraphCaptures,
     kGraphCaptureSeconds,
     kGraphBytes,

@@ -82,7 +82,7 @@ inline constexpr MetricDef kWarmupBuckets{
 inline constexpr MetricDef kPromotions{
     "stoker_promotions_total", MetricKind::kCounter, "model,version,outcome",
     "Decisions about compiled candidates: promoted, parity, profit, dynamic "
-    "(as fast as a dynamic form), open, compile."};
+    "(as fast as a dynamic form), open, memory, compile."};
 inline constexpr MetricDef kFallbacks{
     "stoker_fallbacks_total", MetricKind::kCounter, "model,version,reason",
     "Slots left on the tier below, by reason: no_compiler, compile, timeout, "
@@ -125,6 +125,14 @@ inline constexpr MetricDef kGpuPower{
 inline constexpr MetricDef kGpuCopiedBytes{
     "stoker_gpu_copied_bytes_total", MetricKind::kCounter, "device,direction",
     "Bytes copied: to_device (weights and inputs) and to_host (answers)."};
+inline constexpr MetricDef kGpuCopySeconds{
+    "stoker_gpu_copy_seconds", MetricKind::kHistogram, "device,direction",
+    "Time on the device from the first copy of a batch to its last: to_device "
+    "(inputs), to_host (answers).",
+    Edges::kLatency};
+inline constexpr MetricDef kGraphReplays{"stoker_graph_replays_total",
+                                         MetricKind::kCounter, "device",
+                                         "Replays of CUDA graphs."};
 inline constexpr MetricDef kGraphCaptures{
     "stoker_graph_captures_total", MetricKind::kCounter,
     "model,version,outcome",

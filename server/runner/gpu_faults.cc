@@ -8,7 +8,7 @@
 namespace stoker {
 
 GpuFault FaultOf(int cuda_error) {
-  // Names as in driver_types.h; cuda_loader.cc holds the numbers to it.
+  // Names as in driver_types.h; cuda/gpu.cc holds the numbers to it.
   switch (cuda_error) {
     case 0:
       return GpuFault::kNone;

@@ -76,9 +76,10 @@ at::Tensor Pack(const at::Tensor& weight) {
 }  // namespace
 
 WeightStore::WeightStore(std::string path, std::shared_ptr<const void> memory,
-                         ProgramEffects effects)
+                         Allocate allocate, ProgramEffects effects)
     : path_(std::move(path)),
       memory_(std::move(memory)),
+      allocate_(std::move(allocate)),
       effects_(std::move(effects)) {}
 
 absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
@@ -92,7 +93,7 @@ absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
           [&](const std::string& name) {
             return const_cast<std::byte*>(archive->tensors().at(name).data);
           },
-          archive->zip()));
+          archive->zip(), nullptr));
   store->mapped_ = archive->zip();
   return store;
 }
@@ -100,10 +101,11 @@ absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
 absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Place(
     const ProgramArchive& archive, c10::Device device,
     absl::FunctionRef<void*(const std::string& name)> address,
-    std::shared_ptr<const void> memory) {
+    std::shared_ptr<const void> memory, Allocate allocate) {
   const std::string& path = archive.zip()->path();
-  std::shared_ptr<WeightStore> store(new WeightStore(
-      path, std::move(memory), ScanProgramEffects(archive.program())));
+  std::shared_ptr<WeightStore> store(
+      new WeightStore(path, std::move(memory), std::move(allocate),
+                      ScanProgramEffects(archive.program())));
   try {
     const c10::InferenceMode mode;
     for (const auto& [name, stored] : archive.tensors()) {
@@ -132,9 +134,9 @@ WeightStore::~WeightStore() {
 absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
                                                 at::ScalarType dtype) {
   const at::Tensor* dense = Find(name);
-  const bool on_gpu = dense != nullptr && dense->is_cuda();
+  const bool on_host = allocate_ == nullptr;
   if (dense == nullptr || dense->scalar_type() != at::kFloat ||
-      (!on_gpu &&
+      (on_host &&
        (dense->dim() != 2 || !dense->is_contiguous() || dense->numel() == 0))) {
     return absl::FailedPreconditionError(absl::StrCat(
         "constant '", name, "' can't be packed: expected a float32 matrix"));
@@ -143,12 +145,34 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
   const auto found = packed_.find({name, dtype});
   if (found != packed_.end()) return &found->second;
   try {
-    const at::Tensor rounded = dense->to(dtype);
-    const at::Tensor packed = on_gpu ? rounded : Pack(rounded);
+    at::Tensor packed;
+    if (on_host) {
+      packed = Pack(dense->to(dtype));
+    } else {
+      ASSIGN_OR_RETURN(packed, Rounded(*dense, dtype));
+    }
     return &packed_.emplace(std::pair(name, dtype), packed).first->second;
   } catch (...) {
     return CompiledError(absl::StrCat("packing constant '", name, "'"));
   }
+}
+
+absl::StatusOr<at::Tensor> WeightStore::Rounded(const at::Tensor& dense,
+                                                at::ScalarType dtype) {
+  // As `to` lays it out, which is what the compiled code expects.
+  const at::Tensor like =
+      at::empty_like(dense, dense.options().dtype(dtype).device(at::kMeta),
+                     at::MemoryFormat::Preserve);
+  ASSIGN_OR_RETURN(std::shared_ptr<std::byte> room,
+                   allocate_(static_cast<int64_t>(like.nbytes())));
+  at::Tensor rounded = at::for_blob(room.get(), like.sizes())
+                           .strides(like.strides())
+                           .options(dense.options().dtype(dtype))
+                           .target_device(dense.device())
+                           .make_tensor();
+  rounded.copy_(dense);
+  rounded_.push_back(std::move(room));
+  return rounded;
 }
 
 }  // namespace stoker

@@ -10,11 +10,15 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -35,12 +39,18 @@ class WeightStore {
   static absl::StatusOr<std::shared_ptr<WeightStore>> Map(
       const std::string& pt2_path);
 
+  // So many bytes of a device's memory, accounted before they are taken;
+  // RESOURCE_EXHAUSTED with the arithmetic where they don't fit.
+  using Allocate =
+      std::function<absl::StatusOr<std::shared_ptr<std::byte>>(int64_t bytes)>;
+
   // The archive's tensors on another device, where somebody has put them:
   // `address` gives the first element of each, and `memory` keeps them there.
+  // What is rounded on that device has its memory from `allocate`.
   static absl::StatusOr<std::shared_ptr<WeightStore>> Place(
       const ProgramArchive& archive, c10::Device device,
       absl::FunctionRef<void*(const std::string& name)> address,
-      std::shared_ptr<const void> memory);
+      std::shared_ptr<const void> memory, Allocate allocate);
 
   // Null when the program has no tensor of that name. The pointer lives as long
   // as the store; AOTInductor's containers hold on to the tensor itself for
@@ -51,7 +61,7 @@ class WeightStore {
   // layout and as it is or rounded to bfloat16; on a GPU any float32 weight,
   // rounded to `dtype` and laid out as it is. A copy, made at the first call
   // and shared by all artifacts that ask for it. FAILED_PRECONDITION when it is
-  // no such weight.
+  // no such weight; RESOURCE_EXHAUSTED when a GPU has no room for it.
   absl::StatusOr<at::Tensor*> Packed(const std::string& name,
                                      at::ScalarType dtype)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -64,15 +74,20 @@ class WeightStore {
 
  private:
   WeightStore(std::string path, std::shared_ptr<const void> memory,
-              ProgramEffects effects);
+              Allocate allocate, ProgramEffects effects);
+  absl::StatusOr<at::Tensor> Rounded(const at::Tensor& dense,
+                                     at::ScalarType dtype)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string path_;
   const std::shared_ptr<const void> memory_;  // that the tensors show
   std::shared_ptr<const ZipArchive> mapped_;  // null: a copy of it is
+  const Allocate allocate_;                   // empty: on the host
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
 
   absl::Mutex mu_;  // held while packing: one copy, the others wait
+  std::vector<std::shared_ptr<std::byte>> rounded_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, at::ScalarType>, at::Tensor> packed_
       ABSL_GUARDED_BY(mu_);
 };

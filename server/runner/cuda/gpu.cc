@@ -52,13 +52,15 @@ Gpu::Gpu(GpuFacts facts, const GpuOptions& options, absl::Mutex& capture_lock)
       watch_(*options.clock, options.run_limit,
              [this](absl::Duration since) { health_.ReportWedged(since); }) {
   if (options.metrics == nullptr) return;
-  const auto counter = [&](const char* direction) {
-    return options.metrics->Counter(
-        metric::kGpuCopiedBytes,
-        {{"device", Name(facts_)}, {"direction", direction}});
-  };
-  to_device_ = counter("to_device");
-  to_host_ = counter("to_host");
+  const std::string name = Name(facts_);
+  for (const char* direction : {"to_device", "to_host"}) {
+    const Labels labels = {{"device", name}, {"direction", direction}};
+    copies_.push_back(
+        {options.metrics->Counter(metric::kGpuCopiedBytes, labels),
+         options.metrics->Histogram(metric::kGpuCopySeconds, labels)});
+  }
+  replays_ =
+      options.metrics->Counter(metric::kGraphReplays, {{"device", name}});
 }
 
 int64_t Gpu::FreeBytes() const {
@@ -68,6 +70,16 @@ int64_t Gpu::FreeBytes() const {
   return cudaMemGetInfo(&free, &total) == cudaSuccess
              ? static_cast<int64_t>(free)
              : 0;
+}
+
+int64_t Gpu::BytesBesideTorch() const {
+  constexpr size_t kAll = 0;  // of the allocator's statistics
+  const int64_t torch =
+      c10::cuda::CUDACachingAllocator::getDeviceStats(device().index())
+          .reserved_bytes[kAll]
+          .current;
+  return facts_.total_bytes - FreeBytes() - torch -
+         memory_.used(GpuUse::kWeights);
 }
 
 absl::StatusOr<GpuMemory::Claim> Gpu::Take(GpuUse use, absl::string_view whose,
@@ -109,9 +121,19 @@ absl::Status Gpu::ErrorNow(absl::string_view what, bool eager) {
   return health_.Report(error, what, text.substr(0, text.find('\n')));
 }
 
-void Gpu::CountCopies(int64_t to_device, int64_t to_host) {
-  if (to_device_) to_device_->Add(static_cast<double>(to_device));
-  if (to_host_) to_host_->Add(static_cast<double>(to_host));
+void Gpu::CountCopied(Direction direction, int64_t bytes) {
+  if (copies_.empty()) return;
+  copies_[static_cast<size_t>(direction)].bytes.Add(static_cast<double>(bytes));
+}
+
+void Gpu::CountCopyTime(Direction direction, absl::Duration time) {
+  if (copies_.empty()) return;
+  copies_[static_cast<size_t>(direction)].seconds.Observe(
+      absl::ToDoubleSeconds(time));
+}
+
+void Gpu::CountReplay() {
+  if (replays_) replays_->Add();
 }
 
 }  // namespace stoker

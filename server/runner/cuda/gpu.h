@@ -10,10 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "metrics/metrics.h"
 #include "runner/gpu_faults.h"
 #include "runner/gpu_memory.h"
@@ -39,11 +41,17 @@ class Gpu {
   // Held shared by whoever calls CUDA, exclusively while a graph is captured:
   // two captures at a time end in illegal accesses, and what other threads do
   // meanwhile (asking whose memory a pointer is, freeing some) may end a
-  // capture. Never held while waiting for the GPU.
+  // capture. Never held for long, as every run waits behind a capture that
+  // waits: not while waiting for the GPU, and who opens a program, which takes
+  // seconds, holds the process's opening mutex instead, which a capture holds
+  // too.
   absl::Mutex& capture_lock() { return capture_lock_; }
 
   // As the driver says now; 0 when it can't.
   int64_t FreeBytes() const;
+  // Of what is taken, what neither torch's allocator has nor weights: contexts,
+  // code, what the driver keeps for graphs, other processes' memory.
+  int64_t BytesBesideTorch() const;
   // Memory.Take; lets the caching allocator's spare memory go where that helps.
   absl::StatusOr<GpuMemory::Claim> Take(GpuUse use, absl::string_view whose,
                                         int64_t bytes);
@@ -54,15 +62,23 @@ class Gpu {
   // Of a call of CUDA's that returned `error`.
   absl::Status ErrorOf(int error, absl::string_view what);
 
-  void CountCopies(int64_t to_device, int64_t to_host);
+  enum class Direction { kToDevice, kToHost };
+  void CountCopied(Direction direction, int64_t bytes);
+  // Of a batch, which they took on the device.
+  void CountCopyTime(Direction direction, absl::Duration time);
+  void CountReplay();
 
  private:
   const GpuFacts facts_;
   absl::Mutex& capture_lock_;
   GpuHealth health_;
   GpuMemory memory_;
-  std::optional<Counter> to_device_;
-  std::optional<Counter> to_host_;
+  struct Copies {
+    Counter bytes;
+    Histogram seconds;
+  };
+  std::vector<Copies> copies_;  // by direction; empty: nothing is counted
+  std::optional<Counter> replays_;
   RunWatch watch_;  // last: its thread reports to health_
 };
 

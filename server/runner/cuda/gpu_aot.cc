@@ -46,7 +46,6 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuAot::Open(
                                       gpu.device().str(), " is ", arch)));
   }
   try {
-    const absl::ReaderMutexLock lock(&gpu.capture_lock());
     const c10::InferenceMode mode;
     // The container's constructor sets the device and leaves it set.
     const c10::cuda::CUDAGuard guard(gpu.device());

@@ -18,7 +18,7 @@ namespace stoker {
 
 class GpuAot : public Executable {
  public:
-  // As AotExecutable::Open; `weights` are on this GPU.
+  // As AotExecutable::Open; `weights` are on this GPU. Under the opening mutex.
   static absl::StatusOr<std::shared_ptr<Executable>> Open(
       Gpu& gpu, const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights);

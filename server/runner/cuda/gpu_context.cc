@@ -1,7 +1,6 @@
 #include "runner/cuda/gpu_context.h"
 
 #include <ATen/ATen.h>
-#include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -33,9 +32,9 @@ GpuContext::GpuContext(Gpu& gpu, int threads)
     C10_CUDA_CHECK(cudaSetDevice(gpu_.facts().index));
     stream_ = NewStream();
     graph_stream_ = NewStream();
-    C10_CUDA_CHECK(cudaEventCreateWithFlags(
-        &over_, cudaEventBlockingSync | cudaEventDisableTiming));
-    graph_pool_ = at::cuda::graph_pool_handle();
+    for (cudaEvent_t& mark : marks_) {
+      C10_CUDA_CHECK(cudaEventCreateWithFlags(&mark, cudaEventBlockingSync));
+    }
   } catch (...) {
     created_ = gpu_.ErrorNow("starting a device thread");
   }
@@ -45,7 +44,9 @@ GpuContext::~GpuContext() {
   const absl::ReaderMutexLock lock(&gpu_.capture_lock());
   DropStream(stream_);
   DropStream(graph_stream_);
-  if (over_ != nullptr) cudaEventDestroy(over_);
+  for (const cudaEvent_t mark : marks_) {
+    if (mark != nullptr) cudaEventDestroy(mark);
+  }
 }
 
 // Of its own: torch's streams come from a pool of 32 that others share.
@@ -58,6 +59,7 @@ GpuContext::OwnStream GpuContext::NewStream() {
 
 void GpuContext::DropStream(OwnStream& stream) {
   if (stream == nullptr) return;
+  DropWorkspaces(stream->stream());
   cudaStreamDestroy(stream->stream());
   stream.reset();
 }
@@ -65,6 +67,15 @@ void GpuContext::DropStream(OwnStream& stream) {
 void GpuContext::RenewGraphStream() {
   DropStream(graph_stream_);
   graph_stream_ = NewStream();
+}
+
+GraphPool GpuContext::graph_pool() {
+  GraphPool pool = graph_pool_.lock();
+  if (pool == nullptr) {
+    pool = NewGraphPool();
+    graph_pool_ = pool;
+  }
+  return pool;
 }
 
 Buffer GpuContext::NewBuffer(size_t bytes) {
@@ -117,19 +128,44 @@ std::vector<at::Tensor> GpuContext::Upload(absl::Span<const Tensor> inputs) {
 void GpuContext::UploadInto(absl::Span<const Tensor> inputs,
                             absl::Span<const at::Tensor> into) {
   int64_t bytes = 0;
+  Mark(kBegun);
   for (size_t i = 0; i < inputs.size(); ++i) {
     CopyToDevice(inputs[i], into[i].mutable_data_ptr());
     bytes += static_cast<int64_t>(inputs[i].byte_size);
   }
-  gpu_.CountCopies(bytes, 0);
+  Mark(kUploaded);
+  uploaded_ = true;
+  gpu_.CountCopied(Gpu::Direction::kToDevice, bytes);
+}
+
+void GpuContext::Mark(Moment moment) {
+  C10_CUDA_CHECK(
+      cudaEventRecord(marks_[moment], c10::cuda::getCurrentCUDAStream()));
+}
+
+void GpuContext::CountCopyTimes() {
+  const auto count = [&](Gpu::Direction direction, Moment from, Moment to) {
+    float milliseconds = 0;
+    if (cudaEventElapsedTime(&milliseconds, marks_[from], marks_[to]) ==
+        cudaSuccess) {
+      gpu_.CountCopyTime(direction, absl::Milliseconds(milliseconds));
+    } else {
+      cudaGetLastError();  // or somebody else would be told
+    }
+  };
+  if (uploaded_) count(Gpu::Direction::kToDevice, kBegun, kUploaded);
+  count(Gpu::Direction::kToHost, kComputed, kOver);
 }
 
 absl::Status GpuContext::Await(const c10::cuda::CUDAStream& stream,
                                absl::string_view what) {
-  const cudaError_t recorded = cudaEventRecord(over_, stream.stream());
-  const cudaError_t over =
-      recorded == cudaSuccess ? cudaEventSynchronize(over_) : recorded;
-  return over == cudaSuccess ? absl::OkStatus() : gpu_.ErrorOf(over, what);
+  const cudaError_t recorded = cudaEventRecord(marks_[kOver], stream.stream());
+  // What was enqueued reads memory of the host, whatever became of the event.
+  const cudaError_t over = recorded == cudaSuccess
+                               ? cudaEventSynchronize(marks_[kOver])
+                               : cudaStreamSynchronize(stream.stream());
+  const cudaError_t error = recorded == cudaSuccess ? over : recorded;
+  return error == cudaSuccess ? absl::OkStatus() : gpu_.ErrorOf(error, what);
 }
 
 absl::StatusOr<std::vector<at::Tensor>> GpuContext::Run(
@@ -141,12 +177,14 @@ absl::StatusOr<std::vector<at::Tensor>> GpuContext::Run(
   const c10::cuda::CUDAStreamGuard guard(stream);
   std::vector<at::Tensor> answers;
   absl::Status status;
+  uploaded_ = false;
   const auto begun = std::chrono::steady_clock::now();
   watch_->Begin();
   try {
     const absl::ReaderMutexLock lock(&gpu_.capture_lock());
     auto values = body();
     status = values.status();
+    Mark(kComputed);
     int64_t bytes = 0;
     for (size_t i = 0; status.ok() && i < values->size(); ++i) {
       // Kept on the device until the stream has copied it: memory that is let
@@ -164,7 +202,7 @@ absl::StatusOr<std::vector<at::Tensor>> GpuContext::Run(
       bytes += static_cast<int64_t>(value.nbytes());
       answers.push_back(std::move(host));
     }
-    gpu_.CountCopies(0, bytes);
+    gpu_.CountCopied(Gpu::Direction::kToHost, bytes);
   } catch (...) {
     status = gpu_.ErrorNow(what, eager);
   }
@@ -175,6 +213,7 @@ absl::StatusOr<std::vector<at::Tensor>> GpuContext::Run(
   staged_.clear();
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(over);
+  CountCopyTimes();
   return answers;
 }
 

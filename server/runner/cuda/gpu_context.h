@@ -9,7 +9,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/cuda/CUDAGraphsC10Utils.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
@@ -26,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runner/cuda/gpu.h"
+#include "runner/cuda/graph_recording.h"
 #include "runner/execution_context.h"
 
 namespace stoker {
@@ -47,8 +47,8 @@ class GpuContext : public ExecutionContext {
   // In place of one whose capture failed.
   void RenewGraphStream();
   // Of all graphs of this thread: their replays never overlap, and answers are
-  // copied out before the next.
-  c10::MempoolId_t graph_pool() const { return graph_pool_; }
+  // copied out before the next. Under the capture lock, exclusively.
+  GraphPool graph_pool();
 
   // Enqueues copies of `inputs` to new tensors on the device, or to `into`.
   // Under the capture lock, with `stream` current.
@@ -73,14 +73,21 @@ class GpuContext : public ExecutionContext {
   void CopyToDevice(const Tensor& input, void* device);
   absl::Status Await(const c10::cuda::CUDAStream& stream,
                      absl::string_view what);
+  // Of a run that is over.
+  void CountCopyTimes();
 
   Gpu& gpu_;
   const std::shared_ptr<RunWatch::Entry> watch_;
   absl::Status created_;
   OwnStream stream_;
   OwnStream graph_stream_;
-  cudaEvent_t over_ = nullptr;
-  c10::MempoolId_t graph_pool_;
+  // On the stream of a run: before and after its inputs are copied, before and
+  // after its answers are.
+  enum Moment { kBegun, kUploaded, kComputed, kOver, kMoments };
+  void Mark(Moment moment);
+  cudaEvent_t marks_[kMoments] = {};
+  bool uploaded_ = false;  // by the current run
+  std::weak_ptr<const c10::MempoolId_t> graph_pool_;
   // What NewBuffer gave, to know it again: begin and size.
   std::vector<std::pair<const std::byte*, size_t>> pinned_;
   // Copies of inputs that somebody else had in ordinary memory, kept until the

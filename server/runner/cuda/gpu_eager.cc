@@ -45,7 +45,6 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
                    WriteDeviceProgram(*archive, {.kind = Device::Kind::kGpu,
                                                  .index = gpu.facts().index}));
   try {
-    const absl::ReaderMutexLock lock(&gpu.capture_lock());
     const c10::InferenceMode mode;
     const c10::cuda::CUDAGuard guard(gpu.device());
     auto handle = std::make_unique<Handle>(

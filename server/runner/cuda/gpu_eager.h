@@ -15,7 +15,8 @@ namespace stoker {
 class GpuEager : public Executable {
  public:
   // Loads the program's copy for this GPU (runner/device_program.h), with
-  // weights of its own: nativert has no hook for others'.
+  // weights of its own: nativert has no hook for others'. Under the opening
+  // mutex.
   static absl::StatusOr<std::shared_ptr<Executable>> Open(
       Gpu& gpu, const std::string& pt2_path);
   ~GpuEager() override;

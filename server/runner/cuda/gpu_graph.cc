@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "runner/aot_artifact.h"
-#include "runner/cuda/graph_recording.h"
 
 namespace stoker {
 namespace {
@@ -36,10 +35,11 @@ bool SameBits(const std::vector<at::Tensor>& a,
   return true;
 }
 
-int64_t PoolBytes(c10::MempoolId_t pool) {
+// 0 for one that isn't used yet.
+int64_t PoolBytes(const GraphPool& pool) {
   int64_t bytes = 0;
-  const auto snapshot =
-      c10::cuda::CUDACachingAllocator::snapshot(pool, /*include_traces=*/false);
+  const auto snapshot = c10::cuda::CUDACachingAllocator::snapshot(
+      *pool, /*include_traces=*/false);
   for (const auto& segment : snapshot.segments) {
     bytes += static_cast<int64_t>(segment.total_size);
   }
@@ -71,17 +71,23 @@ absl::StatusOr<CapturedGraph> GpuGraph::Capture(
   std::shared_ptr<GpuGraph> graph(new GpuGraph(std::move(compiled), context));
   for (const Tensor& input : inputs) graph->shapes_.push_back(input.shape);
   std::vector<at::Tensor> runs[kRunsBefore];
-  for (std::vector<at::Tensor>& run : runs) {
-    ASSIGN_OR_RETURN(run, graph->RunUncaptured(inputs));
-  }
+  ASSIGN_OR_RETURN(const int64_t peak, graph->PeakOf([&] {
+    for (std::vector<at::Tensor>& run : runs) {
+      ASSIGN_OR_RETURN(run, graph->RunUncaptured(inputs));
+    }
+    return absl::OkStatus();
+  }));
   if (!SameBits(runs[0], runs[1])) {
     return absl::FailedPreconditionError(
         "two uncaptured runs on the same inputs differ, so that a replay can't "
         "be checked");
   }
-  const int64_t pool_before = PoolBytes(context.graph_pool());
-  const int64_t free_before = gpu.FreeBytes();
-  const absl::Status recorded = graph->Record();
+  // Refused before it is taken; what it takes is measured.
+  const std::string& bucket = graph->compiled_->manifest().bucket;
+  ASSIGN_OR_RETURN(GpuMemory::Claim room,
+                   gpu.Take(GpuUse::kGraphs, bucket, peak));
+  const int64_t beside = gpu.BytesBesideTorch();
+  const absl::StatusOr<int64_t> recorded = graph->Record();
   if (!recorded.ok()) {
     try {
       const absl::ReaderMutexLock lock(&gpu.capture_lock());
@@ -89,7 +95,7 @@ absl::StatusOr<CapturedGraph> GpuGraph::Capture(
     } catch (...) {
       gpu.ErrorNow("a new stream").IgnoreError();
     }
-    return recorded;
+    return recorded.status();
   }
   ASSIGN_OR_RETURN(const std::vector<at::Tensor> replayed,
                    graph->Replay(inputs));
@@ -99,9 +105,8 @@ absl::StatusOr<CapturedGraph> GpuGraph::Capture(
   }
   // The first launch is when the driver takes what the graph needs of its own.
   CapturedGraph captured;
-  captured.bytes = std::max(PoolBytes(context.graph_pool()) - pool_before,
-                            free_before - gpu.FreeBytes());
-  captured.bytes = std::max<int64_t>(captured.bytes, 0);
+  captured.bytes =
+      *recorded + std::max<int64_t>(gpu.BytesBesideTorch() - beside, 0);
   for (const at::Tensor& input : graph->inputs_) {
     captured.bytes += static_cast<int64_t>(input.nbytes());
   }
@@ -112,9 +117,29 @@ absl::StatusOr<CapturedGraph> GpuGraph::Capture(
                      " are left of "
                      "what model.yaml allows"));
   }
+  room.reset();
   graph->claim_ = gpu.memory().Note(GpuUse::kGraphs, captured.bytes);
   captured.executable = std::move(graph);
   return captured;
+}
+
+absl::StatusOr<int64_t> GpuGraph::PeakOf(
+    absl::FunctionRef<absl::Status()> runs) {
+  namespace allocator = c10::cuda::CUDACachingAllocator;
+  constexpr size_t kAll = 0;  // of the allocator's statistics
+  const c10::DeviceIndex device = gpu_.device().index();
+  try {
+    // What other threads take or let go meanwhile counts as well.
+    allocator::resetPeakStats(device);
+    const int64_t before =
+        allocator::getDeviceStats(device).allocated_bytes[kAll].current;
+    RETURN_IF_ERROR(runs());
+    return std::max<int64_t>(
+        allocator::getDeviceStats(device).allocated_bytes[kAll].peak - before,
+        0);
+  } catch (...) {
+    return gpu_.ErrorNow("asking torch's allocator");
+  }
 }
 
 absl::StatusOr<GpuGraph::Tensors> GpuGraph::RunUncaptured(
@@ -130,30 +155,34 @@ absl::StatusOr<GpuGraph::Tensors> GpuGraph::RunUncaptured(
   return context_.Run(context_.graph_stream(), compiled_->Name(), false, run);
 }
 
-absl::Status GpuGraph::Record() {
+absl::StatusOr<int64_t> GpuGraph::Record() {
   const absl::MutexLock lock(&gpu_.capture_lock());
   const c10::InferenceMode mode;
   try {
     const c10::cuda::CUDAStreamGuard guard(context_.graph_stream());
-    graph_ = RecordGraph(gpu_.device(), context_.graph_pool(), [&] {
+    const GraphPool pool = context_.graph_pool();
+    const int64_t before = PoolBytes(pool);
+    graph_ = RecordGraph(gpu_.device(), pool, [&] {
       outputs_ = compiled_->Enqueue(inputs_, context_.graph_stream());
       // Part of the graph: answers are copied out as they are.
       for (at::Tensor& output : outputs_) {
         output = output.resolve_conj().resolve_neg().contiguous();
       }
     });
+    return PoolBytes(pool) - before;
   } catch (...) {
     outputs_.clear();
+    graph_.reset();
     return gpu_.ErrorNow("capturing a graph");
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<GpuGraph::Tensors> GpuGraph::Replay(
     absl::Span<const Tensor> inputs) {
   const auto run = [&]() -> absl::StatusOr<Tensors> {
     context_.UploadInto(inputs, inputs_);
-    graph_->replay();
+    graph_->Replay();
+    gpu_.CountReplay();
     return outputs_;
   };
   return context_.Run(context_.graph_stream(), compiled_->Name(), false, run);

@@ -5,13 +5,15 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/cuda/CUDAGraph.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "runner/cuda/gpu_aot.h"
 #include "runner/cuda/gpu_context.h"
+#include "runner/cuda/graph_recording.h"
 #include "runner/executable.h"
 #include "runner/executable_loader.h"
 
@@ -37,7 +39,10 @@ class GpuGraph : public Executable {
 
   // The steps of Capture.
   absl::StatusOr<Tensors> RunUncaptured(absl::Span<const Tensor> inputs);
-  absl::Status Record();
+  // Device memory that the runs which `runs` makes take at their peak.
+  absl::StatusOr<int64_t> PeakOf(absl::FunctionRef<absl::Status()> runs);
+  // What its pool grew by.
+  absl::StatusOr<int64_t> Record();
   // Its answers, on the host.
   absl::StatusOr<Tensors> Replay(absl::Span<const Tensor> inputs);
   bool Fits(absl::Span<const Tensor> inputs) const;
@@ -49,7 +54,7 @@ class GpuGraph : public Executable {
   Tensors outputs_;  // in the graphs' pool: held, so that no other graph is
                      // given their memory
   std::vector<Shape> shapes_;
-  std::unique_ptr<at::cuda::CUDAGraph> graph_;
+  std::unique_ptr<RecordedGraph> graph_;
   GpuMemory::Claim claim_;
 };
 

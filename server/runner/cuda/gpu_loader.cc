@@ -30,6 +30,7 @@ class WeightBlock {
  public:
   WeightBlock(Gpu& gpu, GpuMemory::Claim claim, int64_t bytes)
       : gpu_(gpu), claim_(std::move(claim)) {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
     C10_CUDA_CHECK(cudaMalloc(&data_, std::max<int64_t>(bytes, 1)));
   }
   ~WeightBlock() {
@@ -51,7 +52,8 @@ class WeightBlock {
 // its way.
 class Uploader {
  public:
-  Uploader() {
+  explicit Uploader(Gpu& gpu) : gpu_(gpu) {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
     C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
     for (Half& half : halves_) {
       half.pinned = PinnedBytes(kStagingBytes);
@@ -60,6 +62,7 @@ class Uploader {
     }
   }
   ~Uploader() {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
     // The pinned memory goes back to others: nothing may still be read from it.
     cudaStreamSynchronize(stream_);
     for (Half& half : halves_) {
@@ -78,6 +81,7 @@ class Uploader {
       C10_CUDA_CHECK(cudaEventSynchronize(half.copied));
       std::memcpy(half.pinned.mutable_data_ptr(), host,
                   static_cast<size_t>(part));
+      const absl::ReaderMutexLock lock(&gpu_.capture_lock());
       C10_CUDA_CHECK(cudaMemcpyAsync(device, half.pinned.const_data_ptr(),
                                      static_cast<size_t>(part),
                                      cudaMemcpyHostToDevice, stream_));
@@ -94,6 +98,7 @@ class Uploader {
     at::Tensor pinned;
     cudaEvent_t copied = nullptr;
   };
+  Gpu& gpu_;
   cudaStream_t stream_ = nullptr;
   Half halves_[2];
   int next_ = 0;
@@ -114,11 +119,10 @@ absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
                    gpu_.Take(GpuUse::kWeights, pt2_path, layout.bytes));
   std::shared_ptr<WeightBlock> block;
   try {
-    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
     const c10::InferenceMode mode;
     const c10::cuda::CUDAGuard guard(gpu_.device());
     block = std::make_shared<WeightBlock>(gpu_, std::move(claim), layout.bytes);
-    Uploader uploader;
+    Uploader uploader(gpu_);
     for (const WeightLayout::Region& region : layout.regions) {
       uploader.Copy(region.host, region.bytes, block->data() + region.offset);
     }
@@ -126,7 +130,7 @@ absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
   } catch (...) {
     return gpu_.ErrorNow("copying weights to the GPU");
   }
-  gpu_.CountCopies(layout.bytes, 0);
+  gpu_.CountCopied(Gpu::Direction::kToDevice, layout.bytes);
   if (!archive->zip()->Unchanged()) {
     return absl::DataLossError(
         absl::StrCat(pt2_path, " was written to while it was read"));
@@ -136,7 +140,20 @@ absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
       [&](const std::string& name) {
         return block->data() + layout.offsets.at(name);
       },
-      block);
+      block,
+      [this, whose = absl::StrCat(pt2_path, " (rounded)")](
+          int64_t bytes) -> absl::StatusOr<std::shared_ptr<std::byte>> {
+        ASSIGN_OR_RETURN(GpuMemory::Claim room,
+                         gpu_.Take(GpuUse::kWeights, whose, bytes));
+        try {
+          const c10::cuda::CUDAGuard guard(gpu_.device());
+          const auto rounded =
+              std::make_shared<WeightBlock>(gpu_, std::move(room), bytes);
+          return std::shared_ptr<std::byte>(rounded, rounded->data());
+        } catch (...) {
+          return gpu_.ErrorNow("memory for rounded weights");
+        }
+      });
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> GpuLoader::OpenEager(
@@ -160,6 +177,8 @@ absl::StatusOr<CapturedGraph> GpuLoader::Capture(
     return absl::FailedPreconditionError(
         "only what AOTInductor compiled for a GPU is captured");
   }
+  // Taken first: see Gpu::capture_lock.
+  const absl::MutexLock lock(&open_mutex_);
   return GpuGraph::Capture(std::move(aot), static_cast<GpuContext&>(context),
                            inputs, max_bytes);
 }

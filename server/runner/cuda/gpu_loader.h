@@ -15,7 +15,8 @@ namespace stoker {
 class GpuLoader : public ExecutableLoader {
  public:
   // `open_mutex` is the process's: torch's loaders race with each other
-  // (pytorch #194128). The other arguments as Gpu's.
+  // (pytorch #194128), and what they ask CUDA may end a capture. The other
+  // arguments as Gpu's.
   GpuLoader(GpuFacts facts, const GpuOptions& options,
             absl::Mutex& capture_lock, absl::Mutex& open_mutex)
       : gpu_(std::move(facts), options, capture_lock),

@@ -202,8 +202,7 @@ class RecordingTest : public GpuTest {
   }
   void TearDown() override { guard_.reset(); }
 
-  std::unique_ptr<at::cuda::CUDAGraph> Record(
-      absl::FunctionRef<void()> enqueue) {
+  std::unique_ptr<RecordedGraph> Record(absl::FunctionRef<void()> enqueue) {
     const absl::MutexLock lock(&gpu().capture_lock());
     return RecordGraph(gpu().device(), context().graph_pool(), enqueue);
   }
@@ -227,10 +226,10 @@ TEST_F(RecordingTest, ReplaysOfTwoGraphsInOnePoolInterleave) {
   const auto second = Record([&] { square = Slowly(small) * small; });
   for (int i = 0; i < 200; ++i) {
     large.fill_(i);
-    first->replay();
+    first->Replay();
     ASSERT_EQ(Read(twice), std::vector<float>(4096, 2 * (i + 1)));
     small.fill_(i);
-    second->replay();
+    second->Replay();
     ASSERT_EQ(Read(square), std::vector<float>(64, i * (i + 1)));
   }
 }
@@ -249,8 +248,39 @@ TEST_F(RecordingTest, AnExceptionInACaptureLeavesNothingBehind) {
   EXPECT_EQ(Read(x + 1), std::vector<float>(100, 2));
   at::Tensor y;
   const auto graph = Record([&] { y = x * 3; });
-  graph->replay();
+  graph->Replay();
   EXPECT_EQ(Read(y), std::vector<float>(100, 3));
+}
+
+// torch's allocators take no pool back that nothing uses any more.
+TEST_F(RecordingTest, CapturesGoOnAfterTheLastGraphOfAPoolIsGone) {
+  const at::Tensor x = at::ones({100}, options_);
+  EXPECT_ANY_THROW(Record([&] { throw std::runtime_error("the first"); }));
+  guard_.reset();
+  context().RenewGraphStream();
+  guard_.emplace(context().graph_stream());
+  for (int i = 0; i < 3; ++i) {
+    at::Tensor y;
+    const auto graph = Record([&] { y = x * 3; });
+    graph->Replay();
+    EXPECT_EQ(Read(y), std::vector<float>(100, 3));
+  }
+}
+
+TEST_F(RecordingTest, AFailedCaptureLeavesTheRandomGeneratorAndOtherGraphs) {
+  const at::Tensor x = at::ones({100}, options_);
+  at::Tensor y;
+  const auto graph = Record([&] { y = Slowly(x); });
+  EXPECT_ANY_THROW(Record([&] { throw std::runtime_error("the second"); }));
+  guard_.reset();
+  context().RenewGraphStream();
+  guard_.emplace(context().graph_stream());
+  EXPECT_NO_THROW(at::rand({100}, options_).sum().item());
+  // Its memory is its own still, whatever others take.
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  const at::Tensor other = at::full({1 << 20}, 7, options_);
+  graph->Replay();
+  EXPECT_EQ(Read(y), std::vector<float>(100, 2));
 }
 
 TEST_F(RecordingTest, WhatWaitsForTheDeviceCannotBeCaptured) {
@@ -271,7 +301,7 @@ TEST_F(RecordingTest, MatrixProductsTakeTheirWorkspaceFromThePool) {
   const auto graph = Record([&] { product = at::mm(a, a); });
   // Another product on the stream must not disturb the graph's.
   at::mm(at::rand({512, 512}, options_), at::rand({512, 512}, options_));
-  graph->replay();
+  graph->Replay();
   EXPECT_TRUE(at::equal(product, expected));
 }
 
@@ -291,7 +321,7 @@ TEST_F(RecordingTest, OtherThreadsWorkWhileOneCaptures) {
   for (int i = 0; i < 20; ++i) {
     at::Tensor y;
     const auto graph = Record([&] { y = Slowly(x); });
-    graph->replay();
+    graph->Replay();
     EXPECT_EQ(Read(y), std::vector<float>(100, 2));
   }
   over = true;
