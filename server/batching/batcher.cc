@@ -42,7 +42,8 @@ void EndTasks(std::vector<EndedTask> ended) {
 
 struct Batcher::Impl {
   Impl(BatcherOptions options_in, BatchLayout layout_in, BatchRunner& runner_in,
-       DeviceTurns& turns, Clock& clock_in, MetricRegistry& metrics_in)
+       const std::vector<DeviceTurns*>& turns, Clock& clock_in,
+       MetricRegistry& metrics_in)
       : options(std::move(options_in)),
         layout(std::move(layout_in)),
         runner(runner_in),
@@ -50,13 +51,16 @@ struct Batcher::Impl {
         metrics(metrics_in),
         rules(layout, runner),
         costs(rules.lanes().buckets()),
-        client(turns, options.cores_per_run, options.weight),
         queue_length(metrics.Gauge(metric::kQueueLength, options.labels)),
         queue(options.batching),
         planner(rules.lanes(), layout.max_batch_rows),
         work(options.threads),
         here(BatchExecutor::kHere, rules, runner, costs, clock, metrics,
-             options.labels, abandon) {}
+             options.labels, abandon) {
+    for (DeviceTurns* const of_device : turns) {
+      clients.emplace_back(*of_device, options.cores_per_run, options.weight);
+    }
+  }
 
   void StartThreads();
   absl::Status Enqueue(std::unique_ptr<InferTask>& task);
@@ -93,6 +97,10 @@ struct Batcher::Impl {
   // Waits for a job; nullopt when there will be none any more.
   std::optional<Job> NextJob(int thread);
   bool HasJob(int thread) const;
+  DeviceTurns::Client& ClientOf(int thread) {
+    const size_t each = static_cast<size_t>(options.threads) / clients.size();
+    return clients[static_cast<size_t>(thread) / each];
+  }
   void FinishJob(const Job& job);
   void TimerLoop();
   void Join();
@@ -117,8 +125,8 @@ struct Batcher::Impl {
   MetricRegistry& metrics;
   const BatchRules rules;
   BucketCosts costs;
-  DeviceTurns::Client client;
-  std::atomic<bool> abandon{false};  // the drain's deadline has passed
+  std::deque<DeviceTurns::Client> clients;  // one for each device
+  std::atomic<bool> abandon{false};         // the drain's deadline has passed
 
   mutable absl::Mutex mu;
   Gauge queue_length ABSL_GUARDED_BY(mu);
@@ -190,7 +198,7 @@ std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
       !costs.Within(bucket, task.alone ? kQuickRunAlone : kQuickRun)) {
     return std::nullopt;
   }
-  return DeviceTurns::TryTake(client);
+  return DeviceTurns::TryTake(ClientOf(0));
 }
 
 void Batcher::Impl::RunHere(std::unique_ptr<InferTask> task, absl::Time now,
@@ -302,7 +310,7 @@ void Batcher::Impl::DeviceLoop(int thread) {
       job = NextJob(thread);
     };
     // Whoever gets the answers, or the next turn, has a use for the cores.
-    if (HasJob(thread) && !DeviceTurns::Contended(client)) {
+    if (HasJob(thread) && !DeviceTurns::Contended(ClientOf(thread))) {
       next();
     } else {
       runner.Idle(thread, next);
@@ -319,7 +327,7 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
   Wait wait;
   while (AwaitJob(thread, wait)) {
     Job job;
-    job.turn = DeviceTurns::Take(client);
+    job.turn = DeviceTurns::Take(ClientOf(thread));
     const absl::Time now = clock.Now();
     std::vector<EndedTask> ended;
     {
@@ -404,8 +412,8 @@ void Batcher::Impl::TimerLoop() {
 }
 
 Batcher::Batcher(BatcherOptions options, BatchLayout layout,
-                 BatchRunner& runner, DeviceTurns& turns, Clock& clock,
-                 MetricRegistry& metrics)
+                 BatchRunner& runner, const std::vector<DeviceTurns*>& turns,
+                 Clock& clock, MetricRegistry& metrics)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(layout),
                                    runner, turns, clock, metrics)) {
   impl_->StartThreads();

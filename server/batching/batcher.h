@@ -125,9 +125,12 @@ struct BatcherOptions {
 
 class Batcher {
  public:
-  // All that is passed by reference outlives this object.
+  // All that is passed by reference or pointer outlives this object. `turns`:
+  // of each device, at least one; they have equally many device threads, the
+  // first of them the first threads.
   Batcher(BatcherOptions options, BatchLayout layout, BatchRunner& runner,
-          DeviceTurns& turns, Clock& clock, MetricRegistry& metrics);
+          const std::vector<DeviceTurns*>& turns, Clock& clock,
+          MetricRegistry& metrics);
   // Stop(now).
   ~Batcher();
 

@@ -113,7 +113,7 @@ std::string Yaml(const ModelSpec& spec, const BucketOutlook& proposal) {
 absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
                                             BucketLimits limits) const {
   ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSpec> spec,
-                   NewestVersion(repository, model));
+                   NewestVersion(repository, toolchain, model));
   if (!spec->compile.enabled) {
     return absl::FailedPreconditionError(
         absl::StrCat("model.yaml of ", model, " says 'compile: false'"));

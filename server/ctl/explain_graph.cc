@@ -33,8 +33,14 @@ constexpr absl::Duration kSilence = absl::Minutes(15);
 
 absl::StatusOr<PlannedBucket> Chosen(const PlanCommands& with,
                                      const GraphQuestion& question) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const ModelSpec> spec,
-                   NewestVersion(with.repository, question.model));
+  ASSIGN_OR_RETURN(
+      const std::shared_ptr<const ModelSpec> spec,
+      NewestVersion(with.repository, with.toolchain, question.model));
+  if (spec->on_gpu()) {
+    return absl::UnimplementedError(
+        absl::StrCat(spec->Label(), " runs on ", spec->devices.front().Text(),
+                     ": only what runs on the CPU is taken apart"));
+  }
   std::vector<PlannedBucket> buckets =
       BucketsOf(with.cache, spec, with.toolchain, with.cores);
   // It is run on inputs of fixed sizes.

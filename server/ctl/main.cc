@@ -51,6 +51,7 @@ struct Arguments {
   std::string repository;
   std::string model_name;
   std::string cxx;
+  std::string gpu;
   int cores = 0;
   std::string save_folder;
   std::string grpc_address = "127.0.0.1:8001";
@@ -74,6 +75,13 @@ struct Arguments {
                             .compiler_python = "python3",
                             .compiler_folder = DefaultCompilerFolder()};
 
+  absl::StatusOr<Toolchain> ToolchainOfHost() const {
+    Toolchain toolchain = HostToolchain(cxx);
+    if (!gpu.empty()) {
+      ASSIGN_OR_RETURN(toolchain.gpu, ParseGpuTarget(gpu));
+    }
+    return toolchain;
+  }
   int Cores() const { return cores > 0 ? cores : UsableCores(); }
   CacheLimits Limits() const {
     CacheLimits limits{.max_bytes = max_mb << 20};
@@ -98,9 +106,10 @@ auto WithRepository(const Arguments& arguments, KernelCache& cache,
   ASSIGN_OR_RETURN(
       const std::unique_ptr<ModelRepository> repository,
       ModelRepository::Open(arguments.repository, arguments.model_name));
+  ASSIGN_OR_RETURN(Toolchain toolchain, arguments.ToolchainOfHost());
   const PlanCommands plan{.cache = cache,
                           .repository = *repository,
-                          .toolchain = HostToolchain(arguments.cxx),
+                          .toolchain = std::move(toolchain),
                           .cores = arguments.Cores(),
                           .json = arguments.json};
   return std::invoke(command, plan, arguments.model);
@@ -120,9 +129,10 @@ absl::StatusOr<int> ProposeBuckets(const Arguments& arguments,
   if (arguments.max_artifact_mb > 0) {
     limits.max_artifact_bytes = arguments.max_artifact_mb << 20;
   }
+  ASSIGN_OR_RETURN(Toolchain toolchain, arguments.ToolchainOfHost());
   const BucketCommands buckets{.cache = cache,
                                .repository = *repository,
-                               .toolchain = HostToolchain(arguments.cxx),
+                               .toolchain = std::move(toolchain),
                                .cores = arguments.Cores(),
                                .json = arguments.json};
   return buckets.Propose(arguments.model, limits);
@@ -238,6 +248,17 @@ class CommandLine {
     to.add_option("--cores", arguments_.cores,
                   "of the host that will serve; those here unless given")
         ->check(CLI::Range(1, 4096));
+    to.add_option("--gpu", arguments_.gpu,
+                  "of the host that will serve, for models on one: "
+                  "architecture, multiprocessors, GiB, driver's branch, as in "
+                  "sm_90:132:79:580")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+              const auto gpu = ParseGpuTarget(text);
+              return gpu.ok() ? std::string()
+                              : std::string(gpu.status().message());
+            },
+            ""));
     return repository;
   }
 

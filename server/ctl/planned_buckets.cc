@@ -20,25 +20,28 @@ absl::Status NoSuchModel(const ModelRepository& repository,
 
 // Keys of a model on a GPU depend on which one it is, and stokerctl loads
 // nothing that could tell.
-absl::Status CheckKeysKnown(const ModelSpec& spec) {
-  if (!spec.on_gpu()) return absl::OkStatus();
+absl::Status CheckKeysKnown(const ModelSpec& spec, const Toolchain& toolchain) {
+  if (!spec.on_gpu() || toolchain.gpu.has_value()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       spec.Label(), " runs on ", spec.devices.front().Text(),
-      ": its keys depend on that GPU, which only stokerd looks at; its status "
-      "page and 'stokerd --warm-only' show them"));
+      ": its keys depend on that GPU, which only stokerd looks at; --gpu says "
+      "what it is, as stokerd's log does where it loads the model"));
 }
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
-    ModelRepository& repository, const std::string& model) {
+    ModelRepository& repository, const Toolchain& toolchain,
+    const std::string& model) {
   ASSIGN_OR_RETURN(const RepositorySnapshot wanted, repository.Poll());
   const DesiredVersion* newest = nullptr;
   for (const DesiredVersion& version : wanted) {
     if (version.model == model) newest = &version;
   }
   if (newest == nullptr) return NoSuchModel(repository, model);
-  if (newest->spec.ok()) RETURN_IF_ERROR(CheckKeysKnown(**newest->spec));
+  if (newest->spec.ok()) {
+    RETURN_IF_ERROR(CheckKeysKnown(**newest->spec, toolchain));
+  }
   return newest->spec;
 }
 
@@ -85,7 +88,7 @@ absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     found = true;
     if (!version.spec.ok()) return version.spec.status();
     if (!(*version.spec)->compile.enabled) continue;
-    RETURN_IF_ERROR(CheckKeysKnown(**version.spec));
+    RETURN_IF_ERROR(CheckKeysKnown(**version.spec, toolchain));
     for (PlannedBucket& bucket :
          BucketsOf(cache, *version.spec, toolchain, cores)) {
       buckets.push_back(std::move(bucket));

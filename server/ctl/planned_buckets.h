@@ -20,9 +20,11 @@ struct PlannedBucket {
 };
 
 // The newest version of the model. NOT_FOUND for a name that nobody has,
-// FAILED_PRECONDITION for one that runs on a GPU: here nobody knows its keys.
+// FAILED_PRECONDITION for one that runs on a GPU which the toolchain doesn't
+// name: nobody knows its keys then.
 absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
-    ModelRepository& repository, const std::string& model);
+    ModelRepository& repository, const Toolchain& toolchain,
+    const std::string& model);
 
 // Of one version, whether or not it says `compile: false`; the spec that comes
 // along holds the buckets that were chosen.
@@ -37,8 +39,8 @@ absl::StatusOr<std::vector<double>> PayBackOf(const KernelCache& cache,
                                               int cores);
 
 // Of the model, of all for an empty name. Versions that can't be served are an
-// error for whoever plans with them, as are those on a GPU; NOT_FOUND for a
-// name that nobody has.
+// error for whoever plans with them, as are those on a GPU that isn't named;
+// NOT_FOUND for a name that nobody has.
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(
     const KernelCache& cache, ModelRepository& repository,
     const Toolchain& toolchain, int cores, const std::string& model);

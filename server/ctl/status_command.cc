@@ -1,6 +1,8 @@
 #include "ctl/status_command.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,10 +65,19 @@ TextTable Table(std::vector<std::string> header, const Json& rows) {
 }
 
 std::string ModelTable(const Json& models) {
-  TextTable table = Table({"MODEL", "STATE"}, models);
+  const bool on_gpu =
+      std::any_of(models.begin(), models.end(), [](const Json& model) {
+        const auto device = model.value("device", "");
+        return !device.empty() && device != "cpu";
+      });
+  std::vector<std::string> header = {"MODEL", "STATE"};
+  if (on_gpu) header.emplace_back("DEVICE");
+  TextTable table = Table(std::move(header), models);
   for (const Json& model : models) {
-    table.Add(
-        {model.at("model"), model.at("state"), FirstLine(model.at("reason"))});
+    std::vector<std::string> row = {model.at("model"), model.at("state")};
+    if (on_gpu) row.push_back(model.value("device", ""));
+    row.push_back(FirstLine(model.at("reason")));
+    table.Add(std::move(row));
   }
   return table.empty() ? "no model is there\n" : table.Text();
 }

@@ -52,10 +52,11 @@ class Progress {
     int all = 0;
     std::string doing;
     std::optional<absl::Duration> left;  // versions warm up side by side
-    for (const auto& [version, warmup, buckets] : manager.Report()) {
-      settled += warmup.settled;
-      all += warmup.total;
-      left = std::max(left, warmup.left);
+    for (const VersionReport& report : manager.Report()) {
+      const VersionStatus& version = report.status;
+      settled += report.warmup.settled;
+      all += report.warmup.total;
+      left = std::max(left, report.warmup.left);
       if (!doing.empty() || version.reason.empty()) continue;
       doing = absl::StrCat(version.model, ":", version.version, " ",
                            version.reason);

@@ -20,7 +20,7 @@ constexpr int kRunsPerGpu = 2;
 
 absl::StatusOr<Placement> DevicePlaces::Find(const ModelSpec& spec) {
   if (!spec.on_gpu()) {
-    return Placement{.places = {{"cpu", &cpu_}}, .turns = &cpu_turns_};
+    return Placement{.places = {{"cpu", &cpu_, &cpu_turns_}}};
   }
   const std::string asked = absl::StrJoin(
       spec.devices, ", ",
@@ -65,24 +65,17 @@ absl::StatusOr<Placement> DevicePlaces::FindOnGpus(const ModelSpec& spec,
     }
     placement.gpu = facts.target;
     ASSIGN_OR_RETURN(ExecutableLoader* const loader, gpus.Loader(index));
-    placement.places.push_back({name, loader});
-    spdlog::info("{}: on {}, {}, {}, {} SMs", spec.Label(), name, facts.name,
-                 facts.target.arch, facts.target.sms);
+    placement.places.push_back({name, loader, &TurnsOf(index)});
+    spdlog::info("{}: on {}, {}, {}", spec.Label(), name, facts.name,
+                 facts.target.Text());
   }
-  placement.turns = &TurnsOf(placement.places);
   return placement;
 }
 
-// Models with the same GPUs share their turns. Those of a model on several,
-// with models on one of them, are the driver's to share out.
-DeviceTurns& DevicePlaces::TurnsOf(const std::vector<DevicePlace>& places) {
-  const std::string names = absl::StrJoin(
-      places, ",",
-      [](std::string* out, const DevicePlace& place) { *out += place.name; });
-  std::unique_ptr<DeviceTurns>& turns = gpu_turns_[names];
+DeviceTurns& DevicePlaces::TurnsOf(int gpu) {
+  std::unique_ptr<DeviceTurns>& turns = gpu_turns_[gpu];
   if (turns == nullptr) {
-    turns = std::make_unique<DeviceTurns>(
-        kRunsPerGpu * static_cast<int>(places.size()), clock_);
+    turns = std::make_unique<DeviceTurns>(kRunsPerGpu, clock_);
   }
   return *turns;
 }

@@ -21,15 +21,15 @@
 
 namespace stoker {
 
-// A device of a version. What is behind the pointer outlives the version.
+// A device of a version. What is behind the pointers outlives the version.
 struct DevicePlace {
   std::string name;  // "cpu", "cuda:0"
   ExecutableLoader* loader = nullptr;
+  DeviceTurns* turns = nullptr;  // of all models on it
 };
 
 struct Placement {
   std::vector<DevicePlace> places;  // at least one; equal GPUs
-  DeviceTurns* turns = nullptr;     // on them
   std::optional<GpuTarget> gpu;     // what code for them is made for
 };
 
@@ -53,13 +53,13 @@ class DevicePlaces {
 
  private:
   absl::StatusOr<Placement> FindOnGpus(const ModelSpec& spec, Gpus& gpus);
-  DeviceTurns& TurnsOf(const std::vector<DevicePlace>& places);
+  DeviceTurns& TurnsOf(int gpu);
 
   Clock& clock_;
   const FindGpus find_gpus_;
   ExecutableLoader& cpu_;
   DeviceTurns cpu_turns_;
-  std::map<std::string, std::unique_ptr<DeviceTurns>> gpu_turns_;  // by names
+  std::map<int, std::unique_ptr<DeviceTurns>> gpu_turns_;  // by index
 };
 
 }  // namespace stoker

@@ -605,6 +605,7 @@ std::vector<VersionReport> ModelManager::Report() const {
     VersionReport& version = report.emplace_back();
     version.status = std::move(line.status);
     if (line.running == nullptr) continue;
+    version.device = line.running->DeviceNames();
     version.warmup = line.running->Warmup();
     version.buckets = line.running->Buckets();
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "base/cpus.h"
 #include "base/status_macros.h"
@@ -68,6 +69,14 @@ std::vector<std::string_view> Tiers(const ModelSpec& spec) {
   return tiers;
 }
 
+std::vector<DeviceTurns*> TurnsOf(const Placement& placement) {
+  std::vector<DeviceTurns*> turns;
+  for (const DevicePlace& place : placement.places) {
+    turns.push_back(place.turns);
+  }
+  return turns;
+}
+
 }  // namespace
 
 ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
@@ -90,7 +99,7 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       graph_tried_(plan_.size(), false),
       leases_(plan_.size()),
       batcher_(QueueOptions(*spec_, threads_, labels_), layout_, *this,
-               *deps.placement.turns, *deps.clock, *deps.metrics) {
+               TurnsOf(deps.placement), *deps.clock, *deps.metrics) {
   for (const WarmupStep& step : plan_) {
     slots_.emplace_back(step.name, *deps_.metrics,
                         With(labels_, "bucket", step.name));
@@ -397,6 +406,12 @@ std::vector<BucketStatus> ModelVersion::Buckets() const {
     bucket.in_phase = now - phase.since;
   }
   return buckets;
+}
+
+std::string ModelVersion::DeviceNames() const {
+  return absl::StrJoin(
+      deps_.placement.places, ", ",
+      [](std::string* out, const DevicePlace& place) { *out += place.name; });
 }
 
 std::string ModelVersion::Progress() const {

@@ -99,6 +99,8 @@ class ModelVersion final : private BatchRunner {
   // "3 of 8 buckets settled; batch=1,tokens=64: build, 12 s"; empty when all
   // are.
   std::string Progress() const;
+  // "cpu", "cuda:0, cuda:1".
+  std::string DeviceNames() const;
   WarmupProgress Warmup() const ABSL_LOCKS_EXCLUDED(pace_mu_);
   const std::deque<BucketSlot>& slots() const { return slots_; }
 

@@ -45,6 +45,8 @@ struct WarmupProgress {
 
 struct VersionReport {
   VersionStatus status;
+  // "cpu", "cuda:0, cuda:1"; empty when not loaded. "cuda:auto" is one of them.
+  std::string device;
   WarmupProgress warmup;
   std::vector<BucketStatus> buckets;  // in the plan's order; none when not
                                       // loaded

@@ -11,9 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/sha256.h"
 #include "base/subprocess.h"
 
@@ -96,6 +99,29 @@ std::string HostCxx() {
 }
 
 }  // namespace
+
+std::string GpuTarget::Text() const {
+  return absl::StrCat(arch, ":", sms, ":", memory_gib, ":", driver);
+}
+
+absl::StatusOr<GpuTarget> ParseGpuTarget(absl::string_view text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  GpuTarget gpu;
+  int branch = 0;
+  if (parts.size() == 4 && absl::StartsWith(parts[0], "sm_") &&
+      parts[0].size() > 3 && absl::SimpleAtoi(parts[1], &gpu.sms) &&
+      gpu.sms > 0 && absl::SimpleAtoi(parts[2], &gpu.memory_gib) &&
+      gpu.memory_gib > 0 && absl::SimpleAtoi(parts[3], &branch)) {
+    gpu.arch = parts[0];
+    gpu.driver = parts[3];
+    return gpu;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected a GPU as architecture, multiprocessors, GiB of "
+                   "memory and the driver's branch, such as sm_90:132:79:580, "
+                   "got '",
+                   text, "'"));
+}
 
 std::string BuildersCxx() { return absl::StrCat("g++ ", STOKER_CXX_VERSION); }
 

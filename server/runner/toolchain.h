@@ -4,6 +4,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
 namespace stoker {
 
 // An instruction set, as the psABI's micro-architecture levels, and how wide
@@ -29,8 +32,12 @@ struct GpuTarget {
   int sms = 0;       // streaming multiprocessors: a MIG slice has fewer
   int memory_gib = 0;
   std::string driver;  // its branch: "580"
+  // "sm_90:132:79:580", as ParseGpuTarget takes it.
+  std::string Text() const;
   friend bool operator==(const GpuTarget&, const GpuTarget&) = default;
 };
+// INVALID_ARGUMENT for any other form.
+absl::StatusOr<GpuTarget> ParseGpuTarget(absl::string_view text);
 
 struct Toolchain {
   CpuTarget cpu;

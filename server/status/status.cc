@@ -35,6 +35,7 @@ ModelStatus ModelFrom(const VersionReport& report, const MetricsPage& page) {
   model.state = report.status.state;
   model.reason = report.status.reason;
   model.newest = report.status.newest;
+  model.device = report.device;
   model.warmup = report.warmup;
   model.answered =
       Count(page, metric::kRequests, With(labels, "outcome", "ok"));

@@ -366,6 +366,10 @@ std::string ModelHtml(const ModelStatus& model) {
       "<section><h2>", Escape(model.model), " ",
       State(VersionStateName(model.state), ToneOf(model.state)), "</h2>\n<p>",
       Absl(MeaningOf(model.state)), EagerText(model.buckets), "</p>\n");
+  if (!model.device.empty() && model.device != "cpu") {
+    absl::StrAppend(&html, "<p class=\"soft\">On ", Escape(model.device),
+                    ".</p>\n");
+  }
   const std::string warmup = WarmupHtml(model);
   if (!warmup.empty()) {
     absl::StrAppend(&html, warmup);

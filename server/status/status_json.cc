@@ -22,6 +22,7 @@ Json ModelJson(const ModelStatus& model) {
           {"state", std::string(VersionStateName(model.state))},
           {"reason", model.reason},
           {"newest", model.newest},
+          {"device", model.device},
           {"warmup",
            {{"settled", model.warmup.settled},
             {"total", model.warmup.total},

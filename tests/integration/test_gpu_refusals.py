@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 from pathlib import Path
 
 import pytest
@@ -67,11 +68,23 @@ def test_the_daemon_itself_links_no_cuda() -> None:
     assert b"libtorch_cuda.so" not in STOKERD.read_bytes()
 
 
-def test_keys_are_for_the_daemon_to_tell(repository, start, tmp_path: Path) -> None:
+def test_keys_are_those_of_the_gpu_that_is_named(repository, start, tmp_path: Path) -> None:
     root = repository("mlp", "identity")
     (root / "mlp/model.yaml").write_text("device: cuda:0\n")
     with start(root, "--no-compile", cache=tmp_path / "cache") as daemon:
         daemon.wait_ready(60)
         said = ctl("plan", "mlp", "--model-repository", root, "--cache", tmp_path / "cache", code=4)
-        assert "mlp:1 runs on cuda:0: its keys depend on that GPU" in said
+        assert "mlp:1 runs on cuda:0: its keys depend on that GPU" in said and "--gpu says what it is" in said
+        keys = {planned(root, tmp_path / "cache", gpu) for gpu in ("sm_90:132:79:580", "sm_90:114:79:580")}
+        assert len(keys) == 2 and all(keys)
+        said = ctl("plan", "mlp", "--model-repository", root, "--gpu", "H100", code=2)
+        assert "such as sm_90:132:79:580, got 'H100'" in said
         assert daemon.stop() == 0
+
+
+def planned(root: Path, cache: Path, gpu: str) -> frozenset[str]:
+    """The keys of a plan for a GPU that nobody here has."""
+    table = json.loads(
+        ctl("cache", "explain", "mlp", "--model-repository", root, "--cache", cache, "--gpu", gpu, "--json", code=1)
+    )
+    return frozenset(bucket["key"] for bucket in table)

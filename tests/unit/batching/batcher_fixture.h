@@ -83,7 +83,7 @@ class BatcherFixture : public ::testing::Test {
     options.batching = batching_;
     options.labels = {{"model", "tokens"}, {"version", "1"}};
     batcher_.emplace(std::move(options), TokenLayout(max_batch_rows), runner_,
-                     turns_, clock_, metrics_);
+                     devices_, clock_, metrics_);
   }
 
   // Enqueues a task of these ids whose answer gets the number.
@@ -115,6 +115,7 @@ class BatcherFixture : public ::testing::Test {
 
   FakeClock clock_;
   DeviceTurns turns_{16, clock_};
+  std::vector<DeviceTurns*> devices_ = {&turns_};
   MetricRegistry metrics_;
   Answers answers_;
   DynamicBatching batching_;

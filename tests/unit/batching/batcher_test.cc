@@ -303,6 +303,28 @@ TEST_F(BatcherTest, WorkRunsOnTheDeviceThreadBetweenBatches) {
   EXPECT_NE(ids[1], std::this_thread::get_id());
 }
 
+// Two threads on each of two devices: who has all of the first doesn't keep the
+// threads of the second from serving the one queue.
+TEST_F(BatcherTest, ThreadsTakeTheTurnsOfTheirOwnDevice) {
+  DeviceTurns second{16, clock_};
+  devices_ = {&turns_, &second};
+  DeviceTurns::Client other(turns_, /*cores=*/16, /*weight=*/1);
+  DeviceTurns::Turn all = DeviceTurns::Take(other);
+  StartBatcher(4, 1);
+  for (int i = 0; i < 8; ++i) ASSERT_TRUE(Submit(i, {{i}}).ok());
+  answers_.BlockUntilEnded(8);
+  for (const auto& run : runner_.runs()) EXPECT_GE(run.thread, 2);
+  all.End();
+  DeviceTurns::Client all_of_second(second, /*cores=*/16, /*weight=*/1);
+  all = DeviceTurns::Take(all_of_second);
+  for (int i = 8; i < 16; ++i) ASSERT_TRUE(Submit(i, {{i}}).ok());
+  answers_.BlockUntilEnded(16);
+  const auto runs = runner_.runs();
+  for (size_t i = 8; i < runs.size(); ++i) EXPECT_LT(runs[i].thread, 2);
+  all.End();
+  batcher_.reset();  // before the second device goes
+}
+
 TEST_F(BatcherTest, WorkNeedsAThreadThatExists) {
   StartBatcher(2, 1);
   for (int thread : {-1, 2}) {

@@ -94,8 +94,8 @@ class CandidateCheckTest : public ::testing::Test {
                             return BatchRunner::Outcome{Same(inputs), "eager"};
                           }};
   DeviceTurns turns_{1, clock_};
-  Batcher batcher_{
-      {.name = "rows:1"}, layout_, runner_, turns_, clock_, metrics_};
+  Batcher batcher_{{.name = "rows:1"}, layout_, runner_,
+                   {&turns_},          clock_,  metrics_};
 };
 
 TEST_F(CandidateCheckTest, WhatIsTheSameAndFasterIsPromoted) {

@@ -87,8 +87,7 @@ class GraphsTest : public ::testing::Test {
     }
     VersionDeps deps;
     deps.cache = cache_.get();
-    deps.placement = {
-        .places = {{"cuda:0", &gpu_}}, .turns = &turns_, .gpu = kTarget};
+    deps.placement = {.places = {{"cuda:0", &gpu_, &turns_}}, .gpu = kTarget};
     deps.clock = &clock_;
     deps.metrics = &metrics_;
     deps.toolchain = toolchain_;

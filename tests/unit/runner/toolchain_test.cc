@@ -29,6 +29,20 @@ bool Lists(const std::string& flags, std::initializer_list<const char*> names) {
   return true;
 }
 
+TEST(ToolchainTest, AGpuIsWrittenAsItIsRead) {
+  const auto gpu = ParseGpuTarget("sm_90:132:79:580");
+  ASSERT_TRUE(gpu.ok()) << gpu.status();
+  EXPECT_EQ(*gpu, (GpuTarget{"sm_90", 132, 79, "580"}));
+  EXPECT_EQ(gpu->Text(), "sm_90:132:79:580");
+  for (const char* text :
+       {"", "sm_90", "sm_:132:79:580", "90:132:79:580", "sm_90:0:79:580",
+        "sm_90:132:79", "sm_90:132:79:580:1", "sm_90:132:79:new"}) {
+    EXPECT_EQ(ParseGpuTarget(text).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+}
+
 TEST(ToolchainTest, AgreesWithTheKernel) {
   const std::string flags = KernelFlags();
   ASSERT_FALSE(flags.empty());

@@ -29,6 +29,7 @@ inline Status SomeStatus() {
   serving.model = "minilm:1";
   serving.state = VersionState::kServing;
   serving.newest = true;
+  serving.device = "cuda:0, cuda:1";
   serving.warmup = {2, 2, std::nullopt};
   serving.answered = 12345;
   serving.failed = 2;
@@ -53,6 +54,7 @@ inline Status SomeStatus() {
   warming.model = "resnet:2";
   warming.state = VersionState::kWarming;
   warming.reason = "warming up: 1 of 3 buckets settled; batch=2: build, 12 s";
+  warming.device = "cpu";
   warming.warmup = {1, 3, absl::Seconds(80)};
   BucketFigures building =
       SomeBucket("resnet:2", "batch=2", BucketState::kCompiling);

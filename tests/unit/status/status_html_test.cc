@@ -50,7 +50,8 @@ TEST(StatusHtmlTest, AServingVersion) {
   for (const char* text :
        {">serving<", "20.5", "3.1 ms", "250 ms", "12,345", "1.87 ×", "6.0e-06",
         "12,000", "13.6 s", "20.4 s", "<code>aaaaaaaaaaaa</code>",
-        "profit: 0.93 x eager", "1 of 2 buckets stays on eager"}) {
+        "On cuda:0, cuda:1.", "profit: 0.93 x eager",
+        "1 of 2 buckets stays on eager"}) {
     EXPECT_THAT(section, HasSubstr(text));
   }
   EXPECT_THAT(section, Not(HasSubstr("settled")));
@@ -63,6 +64,7 @@ TEST(StatusHtmlTest, AWarmingVersionSaysHowLongItTakes) {
               HasSubstr("1 of 3 buckets settled, about <b>1 min 20 s"));
   EXPECT_THAT(section, HasSubstr("compiling: build, 12 s"));
   EXPECT_THAT(section, HasSubstr(">pending<"));
+  EXPECT_THAT(section, Not(HasSubstr("On cpu")));
   // Nothing can be asked of it yet.
   EXPECT_THAT(section, Not(HasSubstr("p99")));
 

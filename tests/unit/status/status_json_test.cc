@@ -39,10 +39,12 @@ TEST(StatusJsonTest, HasTheFieldsOfTheReadme) {
     "minilm:1": "serving", "resnet:2": "warming", "broken:1": "failed"})"));
   EXPECT_EQ(json.at("models")[0], Json::parse(R"({
     "model": "minilm:1", "state": "serving", "reason": "", "newest": true,
+    "device": "cuda:0, cuda:1",
     "warmup": {"settled": 2, "total": 2, "seconds_left": null},
     "answered": 12345, "failed": 2, "waiting": 3,
     "recent": {"requests_per_second": 20.5, "p50_seconds": 0.0031,
                "p99_seconds": 0.25}})"));
+  EXPECT_EQ(json.at("models")[2].at("device"), "");
   EXPECT_EQ(json.at("models")[1].at("warmup").at("seconds_left"), 80);
   EXPECT_EQ(json.at("models")[1].at("recent").at("p99_seconds"), nullptr);
   ASSERT_EQ(json.at("buckets").size(), 5u);
