@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Packs what a machine with a GPU needs to try Stoker and measure it, and has not got itself: the programs of
 # build/release with the libraries that they were linked against, the compiler and tests/gpu. Torch is not in it:
-# there has to be a python3 that has 2.11.0. glibc may be newer than here, not older.
+# there has to be a python3 that has 2.11.0; of CUDA's headers, those that don't come with torch are. glibc may be
+# newer than here, not older.
 #
 #   deploy/make-bundle.sh [FOLDER]     makes FOLDER/stoker-gpu-bundle.tar.gz; by default build/bundle
 #
@@ -15,7 +16,7 @@ max_bytes=$((60 << 20))
 build=build/release
 case ${1:-} in
   -*)
-    sed -n '2,8s/^# \{0,1\}//p' "$0"
+    sed -n '2,9s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac
@@ -40,10 +41,14 @@ build_all() {
     cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}"
 }
 
+torch_folder() {
+  "$(venv_folder)/bin/python" -c 'import torch, os; print(os.path.dirname(torch.__file__))'
+}
+
 # Copies the libraries that the bundle's programs are linked against, but for C's, C++'s, torch's and CUDA's.
 copy_libraries() {
   local torch file
-  torch=$("$(venv_folder)/bin/python" -c 'import torch, os; print(os.path.dirname(os.path.dirname(torch.__file__)))')
+  torch=$(realpath "$(torch_folder)/..")
   export LD_LIBRARY_PATH=$torch/torch/lib
   for file in "$torch"/nvidia/cu*/lib; do LD_LIBRARY_PATH+=:$file; done
   find "$bundle/bin" "$bundle/lib" -type f -exec ldd {} + >"$work/needed" 2>&1 || true
@@ -84,6 +89,11 @@ pack() {
 LD_LIBRARY_PATH=$STOKER_OUTER_LIBRARY_PATH exec "${STOKER_PYTHON:-python3}" "$@"
 END
   chmod +x "$bundle/bin/python"
+  # What compiling needs and torch's wheel doesn't ask for (nvidia-cuda-crt, nvidia-cuda-cccl).
+  mkdir -p "$bundle/cuda/include"
+  for found in "$(torch_folder)"/../nvidia/cu[0-9]*/include; do
+    cp -r "$found/crt" "$found/cccl/nv" "$bundle/cuda/include/" || return 1
+  done
   cp tests/gpu/*.py tests/gpu/run.sh "$bundle/tests/gpu/"
   cp tests/__init__.py "$bundle/tests/"
   git rev-parse HEAD >"$bundle/COMMIT"

@@ -53,6 +53,15 @@ for folder in "$torch"/../nvidia/cu*/lib; do
   [ ! -d "$folder" ] || libraries=$libraries:$(cd "$folder" && pwd)
 done
 libraries=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# CUDA's headers: those beside torch, and from the bundle those that its wheel doesn't ask for.
+for folder in "$torch"/../nvidia/cu[0-9]*/include; do
+  [ -d "$folder" ] || continue
+  mkdir -p "$work/cuda/include"
+  for header in "$folder"/* "$bundle"/cuda/include/*; do
+    [ -e "$work/cuda/include/$(basename "$header")" ] || ln -s "$(realpath "$header")" "$work/cuda/include/"
+  done
+  export CUDA_HOME=$work/cuda
+done
 
 cd "$bundle"
 PYTHONUNBUFFERED=1 python3 -m tests.gpu.run --bundle "$bundle" --work "$work/run" --out "$out" \
