@@ -98,11 +98,12 @@ class Device:
 
 
 class Captured:
-    """A CUDA graph over an artifact: inputs are copied to fixed places, outputs stay at fixed places."""
+    """A CUDA graph over an artifact: inputs are copied to fixed places, outputs stay at fixed places. `beside`: another
+    graph, whose memory and stream this one shares, as those of a device thread do."""
 
-    def __init__(self, artifact: Artifact, inputs: list[torch.Tensor]) -> None:
+    def __init__(self, artifact: Artifact, inputs: list[torch.Tensor], beside: Captured | None = None) -> None:
         self._inputs = [tensor.clone() for tensor in inputs]
-        self._stream = torch.cuda.Stream()
+        self._stream = beside._stream if beside else torch.cuda.Stream()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             for _ in range(3):  # modules are loaded and workspaces made by the first runs
@@ -110,7 +111,8 @@ class Captured:
         self._stream.synchronize()
         self.graph = torch.cuda.CUDAGraph()
         started = time.monotonic()
-        with torch.cuda.graph(self.graph, stream=self._stream, capture_error_mode="thread_local"):
+        pool = beside.graph.pool() if beside else None
+        with torch.cuda.graph(self.graph, pool=pool, stream=self._stream, capture_error_mode="thread_local"):
             self.outputs = artifact.run(self._inputs)
         torch.cuda.synchronize()
         self.capture_seconds = time.monotonic() - started
@@ -143,6 +145,7 @@ def main() -> int:
     parser.add_argument("--device", required=True)
     parser.add_argument("--iterations", type=int, default=200)
     parser.add_argument("--requests", type=int, default=0, help="random inputs that replays must answer bit-equal")
+    parser.add_argument("--others", type=Path, nargs="+", default=[], help="entries of other buckets, asked as well")
     parser.add_argument("--loads", type=int, default=0, help="times that the artifact is opened and closed")
     options = parser.parse_args()
     torch.set_grad_enabled(False)
@@ -161,9 +164,9 @@ def main() -> int:
         module = program.module(check_guards=False)
     artifact = Artifact(options.entry, weights, options.device)
     say(opened_ms=round(artifact.open_seconds * 1e3, 1), entry=options.entry.name)
-    described = artifact.manifest["inputs"]
 
-    def inputs(seed: int) -> list[torch.Tensor]:
+    def inputs(seed: int, of: Artifact = artifact) -> list[torch.Tensor]:
+        described = of.manifest["inputs"]
         made = models.inputs_of(
             options.name,
             [given["shape"] for given in described],
@@ -195,26 +198,41 @@ def main() -> int:
         say(tier="graph", **device.measure(lambda: captured.run(given), options.iterations))
         alone = device.measure(lambda: captured.run(None), options.iterations)
         say(replay_host_us=alone["host_us"], replay_p50_us=alone["p50_us"])
-        passed &= same_bits(artifact, captured, inputs, max(20, options.requests))
+        buckets = [(artifact, captured.run)]
+        for entry in options.others:
+            other = Artifact(entry, weights, options.device)
+            buckets.append((other, Captured(other, inputs(1, other), captured).run))
+        passed &= same_bits("replays are bit-equal", buckets, inputs, max(20, options.requests))
     elif device.on_gpu:
         say(not_captured=artifact.manifest["not_capturable"])
+    elif options.requests:
+        buckets = [(one, one.run) for one in (artifact, *(Artifact(e, weights, "cpu") for e in options.others))]
+        passed &= same_bits("runs are bit-equal", buckets, inputs, options.requests)
     if options.loads:
         passed &= no_growth(options, weights, given)
     return 0 if passed else 1
 
 
-def same_bits(artifact: Artifact, captured: Captured, inputs: Callable[[int], Any], requests: int) -> bool:
-    """Replays against uncaptured runs, on as many random inputs."""
-    distinct = [inputs(seed) for seed in range(2, 2 + min(requests, 100))]
-    expected = [[output.clone() for output in artifact.run(given)] for given in distinct]
-    torch.cuda.synchronize()
+Answer = Callable[[list[torch.Tensor]], list[torch.Tensor]]
+
+
+def same_bits(
+    check: str, buckets: list[tuple[Artifact, Answer]], inputs: Callable[[int, Artifact], Any], requests: int
+) -> bool:
+    """What answers, against earlier runs of the artifact on the same inputs: random ones, for buckets in random
+    order."""
+    made = []
+    for artifact, answer in buckets:
+        for seed in range(2, 2 + min(requests, 100)):
+            given = inputs(seed, artifact)
+            made.append((answer, given, [output.clone() for output in artifact.run(given)]))
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     differ = 0
-    order = torch.randint(0, len(distinct), (requests,)).tolist()
-    for number in order:
-        outputs = captured.run(distinct[number])
-        if not all(torch.equal(a, b) for a, b in zip(outputs, expected[number], strict=True)):
-            differ += 1
-    say(check="replays are bit-equal", requests=requests, differ=differ, passed=differ == 0)
+    for number in torch.randint(0, len(made), (requests,)).tolist():
+        answer, given, expected = made[number]
+        differ += not all(torch.equal(a, b) for a, b in zip(answer(given), expected, strict=True))
+    say(check=check, requests=requests, buckets=len(buckets), differ=differ, passed=differ == 0)
     return differ == 0
 
 

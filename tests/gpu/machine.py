@@ -9,6 +9,8 @@ import shutil
 import statistics
 import subprocess
 import sys
+import sysconfig
+import tempfile
 import time
 from typing import Any
 
@@ -84,6 +86,10 @@ def main() -> None:
         "nvcc": first_line("nvcc", "--version") if shutil.which("nvcc") else "",
         "sanitizer": shutil.which("compute-sanitizer") or "",
         "driver": first_line("nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.sm", "--format=csv"),
+        # Triton compiles its launcher against it.
+        "python_headers": os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)),
+        "disk_free_gib": round(shutil.disk_usage(tempfile.gettempdir()).free / (1 << 30)),
         "cuda_visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "march": toolchain.host_target()[0],
     }

@@ -27,7 +27,7 @@ TOKENS = 128
 
 @dataclass(frozen=True)
 class GpuModel:
-    """A program and the batch sizes of its buckets; none: it has no batch. `yaml`: of its model.yaml."""
+    """A program and the batch sizes of its buckets; none: it has no batch."""
 
     what: str
     make: Callable[[], tuple[nn.Module, dict[str, Any]]]

@@ -24,7 +24,7 @@ SMALL = ("two_ops", "kernels10", "kernels100", "kernels500", "mlp", "minilm", "a
 # Compiled in this order, those first that are exported first.
 BUCKETS = (
     "gpt2_xl:1", "gpt2_xl:8", "two_ops:1", "kernels500:1", "kernels100:1", "minilm:1", "minilm:64", "adam", "mlp:8",
-    "kernels10:1", "images:32",
+    "kernels10:1", "images:32", "mlp:1", "mlp:64",
 )  # fmt: skip
 
 
@@ -163,6 +163,16 @@ def bench(entry: str, iterations: int, *more: object) -> Callable[[Run], list[st
     )  # fmt: skip
 
 
+def requests(*more: object) -> Callable[[Run], list[str]]:
+    """Random ones, for the three buckets of the small MLP."""
+
+    def command(run: Run) -> list[str]:
+        others = [run.work / "entries" / entry for entry in ("mlp_1", "mlp_64")]
+        return bench("mlp_8", 200, *more, "--others", *others)(run)
+
+    return command
+
+
 def daemon_bench(entry: str, iterations: int) -> Callable[[Run], list[str] | None]:
     """The same with the server's own loader."""
 
@@ -240,23 +250,28 @@ def steps() -> Iterable[Step]:
         yield Step(entry, 60, 20, bench(entry, 30))
         yield Step(f"daemon_{entry}", 60, 15, daemon_bench(entry, 30), bundled=True)
     yield Step("adam_0", 30, 8, bench("adam_0", 100))
-    yield Step("requests", 60, 15, bench("mlp_8", 200, "--requests", 10000, "--loads", 100))
+    yield Step("requests", 60, 15, requests("--requests", 10000, "--loads", 100))
     for entry in ("kernels10_1", "images_32"):
         yield Step(entry, 30, 8, bench(entry, 200))
         yield Step(f"daemon_{entry}", 30, 5, daemon_bench(entry, 200), bundled=True)
     yield Step(
         "serve_images", 90, 40, serving("images", "image", "--seconds", 4, "--concurrency", 64), needs=("images",)
     )
+    # A start from nothing, and from the cache that it has filled.
+    yield Step(
+        "serve_gpt2_xl", 240, 120, serving("gpt2_xl", "ids", "--seconds", 4, "--concurrency", 1, 8),
+        needs=("gpt2_xl",),
+    )  # fmt: skip
     yield Step("sanitizer", 120, 30, sanitizer, bundled=True, environment=artifacts)
 
 
 def steps_without_gpu() -> Iterable[Step]:
     """That the bundle runs at all."""
-    buckets = compiling("two_ops:1", "mlp:8", timeout=140)
+    buckets = compiling("two_ops:1", "mlp:8", "mlp:1", "mlp:64", timeout=140)
     yield Step("cpu_compile", 150, 30, buckets, gpu=False, needs=("two_ops", "mlp"))
     yield Step("cpu_two_ops", 30, 5, bench("two_ops_1", 100), gpu=False)
     yield Step("cpu_daemon_two_ops", 30, 5, daemon_bench("two_ops_1", 100), gpu=False, bundled=True)
-    yield Step("cpu_mlp", 30, 5, bench("mlp_8", 100), gpu=False)
+    yield Step("cpu_requests", 30, 5, requests("--requests", 1000), gpu=False)
     yield Step("cpu_serve", 200, 60, serving("mlp", "x", "--seconds", 2, "--concurrency", 8), gpu=False)
 
 
@@ -335,9 +350,13 @@ OPENED = ("two_ops", "kernels10_1", "kernels100_1", "kernels500_1", "minilm_1", 
 GOALS = (
     Goal("GPT-2 XL, batch 1: graph over eager", ratio("gpt2_xl_1", "eager", "graph"), 1.5),
     Goal("GPT-2 XL, batch 8: graph over eager", ratio("gpt2_xl_8", "eager", "graph"), 1.0),
+    Goal("GPT-2 XL, batch 1: uncaptured over eager", ratio("gpt2_xl_1", "eager", "aot"), 1.0),
+    Goal("GPT-2 XL, batch 8: uncaptured over eager", ratio("gpt2_xl_8", "eager", "aot"), 1.0),
+    Goal("10 small kernels: graph over uncaptured", ratio("kernels10_1", "aot", "graph"), 1.5),
     Goal("100 small kernels: graph over uncaptured", ratio("kernels100_1", "aot", "graph"), 1.5),
     Goal("500 small kernels: graph over uncaptured", ratio("kernels500_1", "aot", "graph"), 1.5),
     Goal("MiniLM, batch 1: graph over uncaptured", ratio("minilm_1", "aot", "graph"), 1.5),
+    Goal("a small MLP: graph over uncaptured", ratio("requests", "aot", "graph"), 1.5),
     Goal("replay, host time", largest("kernels100_1", "minilm_1", key="replay_host_us"), 15, False, "us"),
     Goal("Adam's step: compiled over eager", ratio("adam_0", "eager", "aot"), 1.9),
     Goal("warm start, 8 buckets", largest("serve_minilm", key="warm_ready_s"), 3, False, "s"),
@@ -365,6 +384,18 @@ def table(run: Run, goals: list[dict[str, Any]]) -> str:
             cells = [by_tier.get(name, {}).get("p50_us") for name in ("eager", "aot", "graph")]
             cells += [by_tier.get(name, {}).get("host_us") for name in ("aot", "graph")]
             lines.append(f"{result.name:<24}" + "".join(f"{'-' if c is None else c:>12}" for c in cells))
+    lines += ["", f"{'peak in MiB':<24}{'eager':>12}{'aot':>12}{'graph':>12}"] if run.gpu else []
+    for result in run.results:
+        peaks = {line["tier"]: line["peak_bytes"] for line in result.said if line.get("peak_bytes")}
+        if peaks:
+            cells = [f"{peaks[name] / (1 << 20):.0f}" if name in peaks else "-" for name in ("eager", "aot", "graph")]
+            lines.append(f"{result.name:<24}" + "".join(f"{cell:>12}" for cell in cells))
+    lines += ["", f"{'seconds to ready':<24}{'cold':>12}{'warm':>12}"]
+    for result in run.results:
+        ready = {key: line[key] for line in result.said for key in ("first_ready_s", "warm_ready_s") if key in line}
+        if ready:
+            cells = [ready.get(key, "-") for key in ("first_ready_s", "warm_ready_s")]
+            lines.append(f"{result.name:<24}" + "".join(f"{cell:>12}" for cell in cells))
     if run.gpu:
         lines += ["", f"{'goal':<48}{'wanted':>12}{'got':>12}"]
         for goal in goals:

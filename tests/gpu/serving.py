@@ -139,7 +139,9 @@ def main() -> int:
     version.mkdir(parents=True, exist_ok=True)
     if not (version / "model.pt2").exists():
         os.link(options.models / options.name / "1" / "model.pt2", version / "model.pt2")
-    fields = {"max_batch_size": max(model.batches), "buckets": {"batch": list(model.batches)}}
+    fields: dict[str, Any] = {"max_batch_size": max(model.batches), "buckets": {"batch": list(model.batches)}}
+    # Half precision, and cuDNN's choice of TF32, are further apart than the daemon takes unasked.
+    fields["parity"] = {"rtol": model.tolerance, "atol": model.tolerance}
     if options.device != "cpu":
         fields["device"] = options.device
     (version.parent / "model.yaml").write_text(json.dumps(fields) + "\n")
@@ -151,7 +153,10 @@ def main() -> int:
         port, metrics_port = daemon.ports()
         import torch
 
-        allowed = [options.bundle, Path(torch.__file__).parents[1], Path("/usr/local/cuda"), options.work]
+        site = Path(torch.__file__).parents[1]
+        # An installer may have put links there.
+        behind = (site / "torch/lib/libtorch_cpu.so").resolve().parents[2]
+        allowed = [options.bundle, site, behind, Path("/usr/local/cuda"), options.work]
         foreign = daemon.foreign_libraries([folder.resolve() for folder in allowed])
         say(check="libraries from the bundle and torch alone", foreign=foreign, passed=not foreign)
         passed = not foreign
