@@ -245,10 +245,11 @@ def steps() -> Iterable[Step]:
     for entry, count in (("kernels100_1", 300), ("kernels500_1", 100), ("minilm_1", 200), ("minilm_64", 50)):
         yield Step(entry, 40, 8, bench(entry, count))
         yield Step(f"daemon_{entry}", 30, 5, daemon_bench(entry, count), bundled=True)
+    yield Step("gpt2_xl_1", 60, 20, bench("gpt2_xl_1", 30))
     yield Step("serve_minilm", 190, 60, serving("minilm", "ids,mask", "--seconds", 5), needs=("minilm",))
-    for entry in ("gpt2_xl_1", "gpt2_xl_8"):
-        yield Step(entry, 60, 20, bench(entry, 30))
-        yield Step(f"daemon_{entry}", 60, 15, daemon_bench(entry, 30), bundled=True)
+    yield Step("daemon_gpt2_xl_1", 60, 15, daemon_bench("gpt2_xl_1", 30), bundled=True)
+    yield Step("gpt2_xl_8", 60, 20, bench("gpt2_xl_8", 30))
+    yield Step("daemon_gpt2_xl_8", 60, 15, daemon_bench("gpt2_xl_8", 30), bundled=True)
     yield Step("adam_0", 30, 8, bench("adam_0", 100))
     yield Step("requests", 60, 15, requests("--requests", 10000, "--loads", 100))
     for entry in ("kernels10_1", "images_32"):
@@ -271,7 +272,7 @@ def steps_without_gpu() -> Iterable[Step]:
     yield Step("cpu_compile", 150, 30, buckets, gpu=False, needs=("two_ops", "mlp"))
     yield Step("cpu_two_ops", 30, 5, bench("two_ops_1", 100), gpu=False)
     yield Step("cpu_daemon_two_ops", 30, 5, daemon_bench("two_ops_1", 100), gpu=False, bundled=True)
-    yield Step("cpu_requests", 30, 5, requests("--requests", 1000), gpu=False)
+    yield Step("cpu_requests", 60, 5, requests("--requests", 1000), gpu=False)
     yield Step("cpu_serve", 200, 60, serving("mlp", "x", "--seconds", 2, "--concurrency", 8), gpu=False)
 
 
