@@ -7,6 +7,7 @@
 //   STOKER_GPU_TEST_STICKY    1: also the test that poisons the process's
 //                             context, alone: --gtest_filter='*Sticky*'
 #include <ATen/ATen.h>
+#include <ATen/cuda/CUDAContextLight.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -167,6 +168,24 @@ TEST_F(GpuTest, ThreadsDoNotMixUpTheirBatches) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& text : wrong) EXPECT_EQ(text, "");
+}
+
+TEST_F(GpuTest, DeviceThreadsThatAreGoneLeaveNoWorkspaces) {
+  auto& workspaces = at::cuda::cublas_handle_stream_to_workspace();
+  const size_t before = workspaces.map.size();
+  {
+    const auto own = loader_->NewContext(1);
+    auto& on = static_cast<GpuContext&>(*own);
+    const Tensor input =
+        MakeTensor<float>(DataType::kFp32, {64, 64}, Numbers(4096, 0));
+    const auto run = [&]() -> absl::StatusOr<Tensors> {
+      const at::Tensor x = on.Upload({&input, 1})[0];
+      return Tensors{at::mm(x, x)};
+    };
+    ASSERT_TRUE(on.Run(on.stream(), "a product", false, run).ok());
+    EXPECT_GT(workspaces.map.size(), before);
+  }
+  EXPECT_EQ(workspaces.map.size(), before);
 }
 
 TEST_F(GpuTest, TooLittleMemoryIsAnErrorOfThatRunOnly) {
