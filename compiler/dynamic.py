@@ -1,4 +1,5 @@
-"""For which sizes the code of a program with dynamic dimensions holds.
+"""Programs that are compiled with dynamic dimensions: what they are traced with, and for which sizes their
+code holds.
 
 Inductor decides some things by the sizes that the program was traced with (whether a dimension is 1,
 whether products fit 32 bits) and notes each decision as a guard, which code compiled ahead of time never
@@ -8,6 +9,7 @@ refuses the program.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,51 @@ if TYPE_CHECKING:
     from torch.utils._sympy.value_ranges import ValueRanges
 
 NO_LIMIT = 2**63 - 1
+# As much as a dimension without an upper bound is taken for, when a size is needed.
+UNLIMITED = 1024
+PRIMES = [n for n in range(11, 1024) if all(n % divisor for divisor in range(2, n))]
+
+
+def set_hints(inputs: Iterable[torch.Tensor], sizes: dict[str, int]) -> None:
+    """Has the program traced, along dimensions that `sizes` leaves open, with sizes from the geometric middle
+    of their range that nothing else is likely to have. Two sizes that are equal by chance, as an example's
+    batch and the number of heads, would be taken for one."""
+    import sympy
+
+    hints: dict[sympy.Symbol, int] = {}
+    for size in (size for value in inputs for size in value.shape if not isinstance(size, int)):
+        environment = size.node.shape_env
+        for symbol in sorted(size.node.expr.free_symbols - hints.keys(), key=str):
+            if str(symbol) in sizes:
+                continue
+            limits = environment.var_to_range[symbol]
+            low, high = max(1, _number(limits.lower)), min(_number(limits.upper), UNLIMITED)
+            middle = math.isqrt(low * high)
+            free = [n for n in PRIMES if middle <= n <= high and n not in hints.values()]
+            hints[symbol] = free[0] if free else middle
+            environment.backed_var_to_val[symbol] = sympy.Integer(hints[symbol])
+
+
+def hint(size: int | torch.SymInt, sizes: dict[str, int]) -> int:
+    """The size in the bucket; where it stays dynamic, the one that it is traced with."""
+    if isinstance(size, int):
+        return size
+    expression: sympy.Expr = size.node.expr
+    traced = size.node.shape_env.backed_var_to_val
+    return int(expression.subs({s: sizes.get(str(s), traced[s]) for s in expression.free_symbols}))
+
+
+def as_traced(fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """The same with all dimensions fixed, at what they are traced with: running operators on symbols can
+    fix those."""
+    import torch
+
+    fixed = []
+    for fake in fakes:
+        with fake.fake_mode:  # type: ignore[attr-defined]
+            shape = [hint(size, {}) for size in fake.shape]
+            fixed.append(torch.empty(shape, dtype=fake.dtype, device=fake.device))
+    return fixed
 
 
 def ranges(fakes: Iterable[torch.Tensor]) -> list[list[list[int]] | None]:

@@ -110,7 +110,7 @@ def propagate(module: torch.fx.GraphModule, fakes: list[torch.Tensor]) -> int:
             result = super().run_node(node)
             for tensor in pytree.tree_leaves(result):
                 if isinstance(tensor, torch.Tensor):
-                    largest = max(largest, _bytes(tensor))
+                    largest = max(largest, tensor.element_size() * tensor.numel())
                     if tensor.device.type == "cpu" and node.op != "output":
                         astray.append(node)
             return result
@@ -131,12 +131,3 @@ def _new_mode() -> FakeTensorMode:
     from torch._subclasses import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=True)
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    """Its own size; a dimension that stays dynamic counts as what Inductor takes for its size."""
-    total = tensor.element_size()
-    for size in tensor.shape:
-        hint = size if isinstance(size, int) else size.node.hint
-        total *= hint if isinstance(hint, int) else 1
-    return total

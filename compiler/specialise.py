@@ -7,11 +7,10 @@ any case, and gets inputs of the bucket's sizes to trace it with.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler import branches, guard_rules, guards, moved, onednn, rounding
+from compiler import branches, dynamic, guard_rules, guards, moved, onednn, rounding
 from compiler.refused import Refused
 
 if TYPE_CHECKING:
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from compiler.passes import Passes
-
-# As much as a dimension without an upper bound is taken for.
-UNLIMITED = 1024
 
 # Operators that only look at or rearrange their first operand: what they return may share its memory.
 VIEWS = frozenset(
@@ -80,15 +76,16 @@ def specialise(
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
     inserted = guards.insert(module, names, sizes)
+    dynamic.set_hints([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"], sizes)
     packed: list[str] = []
     packed_as = precision if precision in ("bfloat16", "float16") else "float32"
     if not on_gpu:
-        packed = onednn.rewrite(module, lambda size: typical(size, sizes), precision == "bfloat16")
+        packed = onednn.rewrite(module, lambda size: dynamic.hint(size, sizes), precision == "bfloat16")
     elif packed_as != "float32":
         packed = rounding.round_linears(module, getattr(torch, packed_as))
     module.recompile()
     fakes = _bucket_inputs(module, names, sizes, on_gpu)
-    largest = moved.propagate(module, fakes) if on_gpu else 0
+    largest = moved.propagate(module, dynamic.as_traced(fakes)) if on_gpu else 0
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
     inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
@@ -252,21 +249,6 @@ def _bucket_inputs(
     return fakes
 
 
-def typical(size: int | torch.SymInt, sizes: dict[str, int]) -> int:
-    """The size in the bucket; where it stays dynamic, the one in the geometric middle of its range."""
-    if isinstance(size, int):
-        return size
-    expression: sympy.Expr = size.node.expr
-    ranges = size.node.shape_env.var_to_range
-    middle = {
-        s: sizes[str(s)]
-        if str(s) in sizes
-        else math.isqrt(max(1, int(ranges[s].lower)) * int(min(ranges[s].upper, UNLIMITED)))
-        for s in expression.free_symbols
-    }
-    return int(expression.subs(middle))
-
-
 def resolve(size: int | torch.SymInt, sizes: dict[str, int]) -> int | torch.SymInt:
     """The size in the bucket: a number when all of its symbols have one."""
     if isinstance(size, int):
@@ -275,6 +257,4 @@ def resolve(size: int | torch.SymInt, sizes: dict[str, int]) -> int | torch.SymI
     known = expression.subs({s: sizes[str(s)] for s in expression.free_symbols if str(s) in sizes})
     if known.is_Integer:
         return int(known)
-    if known == expression:
-        return size
-    return size.node.shape_env.create_symintnode(known, hint=None)
+    return size.node.shape_env.create_symintnode(known, hint=dynamic.hint(size, sizes))

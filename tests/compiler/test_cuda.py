@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler import capturable, codegen, cuda, toolchain
+from compiler import capturable, codegen, cuda, dynamic, toolchain
 from compiler.archive import load_program
 from compiler.job import Job, Phases, build, open_gpu, run_job, specialise_for
 from compiler.limits import causes, is_out_of_memory
@@ -209,6 +209,17 @@ def test_code_is_generated(compiler: Compiler, gpu: Any, tmp_path: Path, name: s
     assert "AOTICudaStreamGuard" in wrapper
     assert "aoti_torch_cpu_" not in wrapper
     assert set(codegen.ORIGINAL_NAME.findall(wrapper)) <= specialised.constants
+
+
+@pytest.mark.parametrize("name", ["mixed", "attention", "convolutions"])
+def test_code_is_generated_for_any_size(compiler: Compiler, gpu: Any, tmp_path: Path, name: str) -> None:
+    job = job_for(compiler, exported(name))
+    job.sizes.clear()
+    open_gpu_or_skip(job)
+    specialised = specialise_for(job, load_program(job.program))
+    generated(job, specialised, tmp_path / "work")
+    sizes = dynamic.ranges(specialised.fakes)
+    assert all(held is not None and held[0] == [2, 64] for held in sizes)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from torch.export import Dim
 
 from compiler import dynamic
 from compiler.refused import Refused
+from compiler.specialise import specialise
 from tests.compiler.conftest import Compiler
 
 
@@ -65,6 +66,13 @@ def test_a_dimension_may_be_left_dynamic_beside_one_that_is_fixed(compiler: Comp
     ids = torch.randint(0, 50, (1, 77))
     ((answer, _),) = one.run([[ids]])
     torch.testing.assert_close(answer, program.module()(ids), rtol=3e-5, atol=3e-5)
+
+
+def test_an_example_s_sizes_decide_nothing(sentences: tuple[Any, Any]) -> None:
+    """The program is traced with sizes that are its own: 4 rows would be taken for 4 heads, say."""
+    program, _ = sentences
+    (fake,) = specialise(program, {}).fakes
+    assert [size.node.hint for size in fake.shape] == [11, 13]
 
 
 def symbolic(count: int = 1) -> list[torch.Tensor]:

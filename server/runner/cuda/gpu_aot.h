@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/aot_artifact.h"
 #include "runner/artifact_manifest.h"
 #include "runner/cuda/gpu.h"
 #include "runner/cuda/gpu_context.h"
@@ -27,7 +28,12 @@ class GpuAot : public Executable {
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override;
   bool KeepsToContext() const override { return false; }
-  std::string_view tier() const override { return "aot"; }
+  bool Takes(absl::Span<const Tensor> inputs) const override {
+    return TakesInputs(manifest_, inputs);
+  }
+  std::string_view tier() const override {
+    return IsDynamic(manifest_) ? "dynamic" : "aot";
+  }
 
   // For GpuGraph.
   const ArtifactManifest& manifest() const { return manifest_; }

@@ -87,7 +87,7 @@ class DynamicFormsTest : public ::testing::Test {
     Stop();
     VersionDeps deps;
     deps.cache = cache_.get();
-    deps.placement = {.places = {{"cpu", &loader_}}, .turns = &turns_};
+    deps.placement = {.places = {{"cpu", &loader_, &turns_}}};
     deps.clock = &clock_;
     deps.metrics = &metrics_;
     deps.machine = "here";
