@@ -30,9 +30,10 @@ std::string DefaultGpuLibrary() {
   std::error_code error;
   const fs::path folder =
       fs::read_symlink("/proc/self/exe", error).parent_path();
-  const fs::path installed = folder.parent_path() / "lib/stoker" / kLibraryName;
-  if (fs::exists(installed, error)) return installed.string();
-  return (folder / kLibraryName).string();
+  const fs::path beside = folder / kLibraryName;
+  if (fs::exists(beside, error)) return beside.string();
+  // Where packages put it: the name that is said when it is in neither.
+  return (folder.parent_path() / "lib/stoker" / kLibraryName).string();
 }
 
 absl::StatusOr<std::unique_ptr<Gpus>> OpenGpus(const std::string& library,

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 
 FOLDER = REPOSITORY / "deploy/systemd"
 UNIT = FOLDER / "stokerd.service"
+GPUS = FOLDER / "gpu.conf"
 # systemd's own measure, 0 to 10; below 2 it says "OK".
 MOST_EXPOSURE = 2.0
 
@@ -57,6 +58,21 @@ def test_the_unit_is_valid(tmp_path: Path) -> None:
 def test_planted_faults_are_seen(good: str, bad: str, tmp_path: Path) -> None:
     assert good in UNIT.read_text()
     assert verify(installed(tmp_path, UNIT.read_text().replace(good, bad)))
+
+
+def with_gpus(folder: Path, text: str) -> Path:
+    """The unit with what stoker-cuda adds to it."""
+    unit = installed(folder, UNIT.read_text())
+    (folder / "stokerd.service.d").mkdir()
+    (folder / "stokerd.service.d/gpu.conf").write_text(text)
+    return unit
+
+
+def test_what_lets_gpus_in_is_valid(tmp_path: Path) -> None:
+    assert verify(with_gpus(tmp_path, GPUS.read_text())) == ""
+    (tmp_path / "wrong").mkdir()
+    wrong = GPUS.read_text().replace("DeviceAllow", "DevicesAllow")
+    assert "DevicesAllow" in verify(with_gpus(tmp_path / "wrong", wrong))
 
 
 def test_the_unit_is_confined(tmp_path: Path) -> None:
