@@ -2,6 +2,7 @@
 #
 #   docker build -t stoker .                                 serve: no Python, no compiler
 #   docker build -t stoker:minimal --target serve-minimal .  the same, from scratch: no shell either
+#   docker build -t stoker:cuda --target serve-cuda .        serves on GPUs as well: CUDA's libraries
 #   docker build -t stoker:compile --target compile .        fills caches: Python, torch, g++
 #
 # BuildKit is needed (DOCKER_BUILDKIT=1 before Docker 23). Hosts with a private certificate
@@ -29,8 +30,9 @@ WORKDIR /stoker
 COPY . ./
 RUN --mount=type=cache,target=/opt/stoker/ccache \
     source deploy/steps.sh; \
-    configure_and_build release --target stokerd stokerctl; \
+    configure_and_build release --target stokerd stokerctl stoker_cuda; \
     cmake --install build/release --strip --component daemon --prefix /out/daemon/usr; \
+    cmake --install build/release --strip --component cuda --prefix /out/cuda/usr; \
     cmake --install build/release --component compiler --prefix /out/compiler/usr; \
     rm -rf build
 # Names of the Debian packages whose libraries the daemon and torch need.
@@ -42,10 +44,14 @@ RUN --mount=type=bind,from=torch,source=/out,target=/out/torch \
       /out/daemon/usr/bin/* /out/torch/usr/lib/stoker/* | \
       sed 's/^shlibs:Depends=//; s/([^)]*)//g; s/,//g' | xargs -n 1 > /out/packages
 
-# Fills caches (stokerd --warm-only), exports models (python -m compiler.export).
+# Fills caches (stokerd --warm-only), exports models (python -m compiler.export); for GPUs too, where
+# NVIDIA's container toolkit brings one in.
 FROM tools AS compile
 COPY --from=torch /out /
+RUN --mount=type=bind,source=deploy/cuda_libraries.sh,target=/run/cuda_libraries.sh \
+    /run/cuda_libraries.sh --link /opt/stoker/venv/lib/python3*/site-packages/torch /usr/lib/stoker
 COPY --from=build /out/daemon /
+COPY --from=build /out/cuda /
 COPY --from=build /out/compiler /
 COPY deploy/export_demo.py deploy/demo_client.py /usr/share/stoker/deploy/
 RUN install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
@@ -53,7 +59,8 @@ RUN install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
 # torch asks for the user's name, and the system knows none.
 ENV PATH=/opt/stoker/venv/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONPATH=/usr/share/stoker PYTHONDONTWRITEBYTECODE=1 \
-    USER=stoker HOME=/tmp XDG_CACHE_HOME=/var/cache
+    USER=stoker HOME=/tmp XDG_CACHE_HOME=/var/cache \
+    NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
 WORKDIR /usr/share/stoker
 USER 10001:10001
 STOPSIGNAL SIGTERM
@@ -68,7 +75,8 @@ LABEL org.opencontainers.image.title="Stoker, compiler" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
 
-# Layers in the order in which they change: Debian, packages, torch, the daemon.
+# What all that serve have in common. Layers in the order in which they change: Debian, packages,
+# torch, and on top, in each of them, the daemon.
 FROM ${BASE} AS runtime
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 RUN --mount=type=bind,from=build,source=/out/packages,target=/run/packages \
@@ -79,10 +87,21 @@ RUN --mount=type=bind,from=build,source=/out/packages,target=/run/packages \
     install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
     mkdir /models
 COPY --from=torch /out /
-COPY --from=build /out/daemon /
+ENV XDG_CACHE_HOME=/var/cache
+# By number, so that Kubernetes can tell that it isn't root. Any other user does as well.
+USER 10001:10001
+EXPOSE 8001 8002
+# The daemon is process 1: it takes the signal itself, drains, and ends with 0.
+STOPSIGNAL SIGTERM
+# Healthy is ready, not merely alive. Nothing fails while it warms up within the start period.
+HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/usr/bin/stokerctl", "health"]
+ENTRYPOINT ["/usr/bin/stokerd"]
+CMD ["--frozen", "--model-repository=/models"]
 
 # The shared libraries beside torch's, and the folders.
 FROM runtime AS closure
+USER 0
+COPY --from=build /out/daemon /
 RUN mkdir -p /closure/models; \
     install -d -m 1777 /closure/tmp; \
     ldd /usr/bin/stokerd /usr/bin/stokerctl | \
@@ -111,17 +130,28 @@ LABEL org.opencontainers.image.title="Stoker" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.created="${CREATED}"
 
-FROM runtime AS serve
-ENV XDG_CACHE_HOME=/var/cache
-# By number, so that Kubernetes can tell that it isn't root. Any other user does as well.
+FROM runtime AS serve-cuda
+USER 0
+# Straight from where pip put them: 3 GB that no other stage holds again.
+RUN --mount=type=bind,from=tools,source=/opt/stoker,target=/mnt \
+    --mount=type=bind,source=deploy/cuda_libraries.sh,target=/run/cuda_libraries.sh \
+    /run/cuda_libraries.sh /mnt/venv-*/lib/python3*/site-packages/torch /usr/lib/stoker
 USER 10001:10001
-EXPOSE 8001 8002
-# The daemon is process 1: it takes the signal itself, drains, and ends with 0.
-STOPSIGNAL SIGTERM
-# Healthy is ready, not merely alive. Nothing fails while it warms up within the start period.
-HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/usr/bin/stokerctl", "health"]
-ENTRYPOINT ["/usr/bin/stokerd"]
-CMD ["--frozen", "--model-repository=/models"]
+COPY --from=build /out/daemon /
+COPY --from=build /out/cuda /
+# By these NVIDIA's container toolkit knows what to bring in: the GPUs, the driver's libraries, NVML.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG CREATED=unknown
+LABEL org.opencontainers.image.title="Stoker for GPUs" \
+      org.opencontainers.image.description="Inference server for PyTorch programs, on CPUs and NVIDIA's GPUs" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}"
+
+FROM runtime AS serve
+COPY --from=build /out/daemon /
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 ARG CREATED=unknown

@@ -2,12 +2,14 @@
 # Makes what a release consists of, into one folder:
 #
 #   stoker_VERSION_amd64.deb              the Debian package
+#   stoker-cuda_VERSION_amd64.deb         what it needs beside that for GPUs
 #   stoker-VERSION.tgz                    the Helm chart
 #   stoker-VERSION-image.tar.zst          the images stoker:VERSION and stoker:VERSION-minimal
-#   *.spdx.json                           what the package and the image stoker:VERSION are made of
+#   *.spdx.json                           what the first package and the image stoker:VERSION are made of
 #   SHA256SUMS                            of all of them
 #
-# The image stoker:VERSION-compile stays in the Docker daemon, for `docker push`: it is 6 GB.
+# The images stoker:VERSION-cuda and stoker:VERSION-compile stay in the Docker daemon, for `docker
+# push`: they are 4 and 6 GB.
 #
 #   deploy/release.sh FOLDER              everything; needs Docker
 #   deploy/release.sh --no-images FOLDER  without the images
@@ -25,7 +27,7 @@ if [ "${1:-}" = --no-images ]; then
   shift
 fi
 if [ $# -ne 1 ] || [ "${1#-}" != "$1" ]; then
-  sed -n '2,18s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,20s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 [ ! -e "$1" ] || [ -z "$(ls -A "$1")" ] || fail "expected an empty or a new folder, got $1"
@@ -70,9 +72,9 @@ describe() {
     --status "$status" --output "$file.spdx.json" "$@"
 }
 
-make_package() {
+make_packages() {
   cpack --config build/release/CPackConfig.cmake -B "$work/package" &&
-    cp "$work/package/stoker_${version}_amd64.deb" "$out/"
+    cp "$work/package/stoker_${version}_amd64.deb" "$work/package/stoker-cuda_${version}_amd64.deb" "$out/"
 }
 
 describe_package() {
@@ -113,13 +115,14 @@ describe_image() {
 
 echo "Stoker $version, commit ${commit:0:12}"
 [ -x "$(sbom_python)" ] || step "tools for the lists of parts" make_sbom_environment
-step "build" configure_and_build release --target stokerd stokerctl
-step "Debian package" make_package
-step "its list of parts" describe_package
+step "build" configure_and_build release --target stokerd stokerctl stoker_cuda
+step "Debian packages" make_packages
+step "list of parts of the first" describe_package
 step "chart" make_chart
 if [ "$images" = 1 ]; then
   step "image stoker:$version" build "stoker:$version" serve
   step "image stoker:$version-minimal" build "stoker:$version-minimal" serve-minimal
+  step "image stoker:$version-cuda" build "stoker:$version-cuda" serve-cuda
   step "image stoker:$version-compile" build "stoker:$version-compile" compile
   step "images as a file" save_images
   step "their list of parts" describe_image

@@ -25,7 +25,12 @@ from tests.metrics_reference_test import REPOSITORY
 
 BASE = "debian:bookworm-slim"
 # With tags: `docker save` takes a name without one for all of its tags.
-IMAGES = {"stoker:latest": "serve", "stoker:minimal": "serve-minimal", "stoker:compile": "compile"}
+IMAGES = {
+    "stoker:latest": "serve",
+    "stoker:minimal": "serve-minimal",
+    "stoker:cuda": "serve-cuda",
+    "stoker:compile": "compile",
+}
 USER = "10001"
 # Debian's: another client earlier on the path may lack what builds need.
 DOCKER = "/usr/bin/docker"

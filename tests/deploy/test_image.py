@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 SERVING = ["stoker:latest", "stoker:minimal"]
 MB = 10**6
-MOST_BYTES = {"stoker:latest": 480 * MB, "stoker:minimal": 400 * MB}
+MOST_BYTES = {"stoker:latest": 480 * MB, "stoker:minimal": 400 * MB, "stoker:cuda": 3600 * MB}
 MOST_PACKED = 140 * MB
 MOST_PUSHED = 30 * MB
 CPUS = "2"
@@ -142,7 +142,7 @@ def test_what_the_image_says(docker: Docker, images: None, image: str) -> None:
     labels = config["Labels"]
     assert labels["org.opencontainers.image.version"] in version.split()
     assert {"title", "description", "revision", "created"} <= {name.split(".")[-1] for name in labels}
-    if image in SERVING:
+    if image != "stoker:compile":
         assert config["Healthcheck"]["Test"] == ["CMD", "/usr/bin/stokerctl", "health"]
 
 
@@ -313,6 +313,82 @@ def test_without_a_volume_it_serves_eager_and_says_so(start: Callable[..., Conta
         assert server.metric("stoker_tier_requests_total", tier="eager") == 1
         assert server.metric("stoker_cache_writable") == 0
         assert "/var/cache/stoker/kernels" in server.log() and "Read-only file system" in server.log()
+
+
+# Beside those of the other images.
+CUDA_LIBRARIES = {
+    "libstoker_cuda.so", "libtorch_cuda.so", "libtorch_cuda_linalg.so", "libtorch_nvshmem.so", "libc10_cuda.so",
+    "libcublas.so.13", "libcublasLt.so.13", "libcudnn.so.9", "libcudnn_adv.so.9", "libcudnn_cnn.so.9",
+    "libcudnn_engines_precompiled.so.9", "libcudnn_engines_runtime_compiled.so.9", "libcudnn_graph.so.9",
+    "libcudnn_heuristic.so.9", "libcudnn_ops.so.9", "libcufft.so.12", "libcufile.so.0", "libcurand.so.10",
+    "libcusolver.so.12", "libcusparse.so.12", "libcusparseLt.so.0", "libnccl.so.2", "libnvJitLink.so.13",
+    "libnvrtc-builtins.so.13.0", "libnvrtc.so.13", "libnvshmem_host.so.3",
+}  # fmt: skip
+
+
+def test_what_the_image_for_gpus_adds(docker: Docker, images: None) -> None:
+    def files(image: str) -> set[str]:
+        script = "find / -xdev ! -path '/etc/host*' ! -path '/proc*' ! -path '/sys*' ! -path '/dev*'"
+        run = ["run", "--rm", "--network=none", "--user=0", "--entrypoint=sh", image, "-c", script]
+        return set(docker(*run).splitlines())
+
+    assert files("stoker:cuda") ^ files("stoker:latest") == {f"/usr/lib/stoker/{name}" for name in CUDA_LIBRARIES}
+    libraries = docker("run", "--rm", "--entrypoint=sh", "stoker:cuda", "-c", "ldd /usr/lib/stoker/*.so*")
+    assert "libtorch_cuda.so => /usr/lib/stoker/" in libraries and "not found" not in libraries
+    environment = docker.inspect("stoker:cuda")["Config"]["Env"]
+    assert {"NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility"} <= set(environment)
+    size = docker.inspect("stoker:cuda")["Size"]
+    print(f"stoker:cuda: {size / MB:.1f} MB")
+    assert size <= MOST_BYTES["stoker:cuda"]
+    # The libraries lie below the programs, which change more often, and all below those is shared.
+    below, above = (docker.inspect(image)["RootFS"]["Layers"] for image in ("stoker:latest", "stoker:cuda"))
+    assert above[: len(below) - 1] == below[:-1] and above[-2] == below[-1] and len(above) == len(below) + 2
+
+
+def with_one_for_a_gpu(models: Path, root: Path) -> Path:
+    """The repository with its model twice: on the CPU as before, and as `gpu`."""
+    shutil.copytree(models, root)
+    shutil.copytree(models / "chain", root / "gpu")
+    write_yaml(root / "gpu", device="cuda:auto")
+    return readable(root)
+
+
+NO_DRIVER = r"error gpu:1: loading -> failed: device cuda:auto was asked for: no GPU can be used: .* no NVIDIA driver"
+
+
+def test_without_a_gpu_the_image_for_gpus_serves_on_the_cpu(
+    docker: Docker, start: Callable[..., Container], models: Path, warm_volume: str, tmp_path: Path
+) -> None:
+    repository = with_one_for_a_gpu(models, tmp_path / "models")
+    with start("stoker:cuda", repository, "--frozen", run=["-v", f"{warm_volume}:/var/cache/stoker"]) as server:
+        server.wait_ready(60)
+        expect_compiled_answers(server)
+        assert len(re.findall(NO_DRIVER, server.log())) == 1, server.log()
+        assert server.stop() == 0
+
+
+def test_without_the_libraries_a_model_for_a_gpu_says_where_they_are(
+    start: Callable[..., Container], models: Path, tmp_path: Path
+) -> None:
+    repository = with_one_for_a_gpu(models, tmp_path / "models")
+    run = ["--tmpfs=/var/cache/stoker:uid=10001,mode=700"]
+    with start("stoker:latest", repository, "--frozen", run=run) as server:
+        server.wait_ready(60)
+        ask(server, 1)
+        assert re.search(r"error gpu:1: .*/libstoker_cuda.so isn't there; --cuda-library says", server.log())
+
+
+def test_the_compiling_image_has_what_a_gpu_needs(docker: Docker, images: None, models: Path, tmp_path: Path) -> None:
+    """It opens CUDA's libraries and misses the driver alone; and it compiles for a GPU that is recorded."""
+    run = ["run", "--rm", "--network=none", "--read-only", "--tmpfs=/tmp:exec", "--cap-drop=ALL"]
+    repository = with_one_for_a_gpu(models, tmp_path / "models")
+    shutil.rmtree(repository / "chain")
+    warm = docker.run(*run, "--tmpfs=/var/cache/stoker:uid=10001,mode=700", "-v", f"{repository}:/models:ro", "stoker:compile")
+    assert warm.returncode != 0 and re.search(NO_DRIVER, warm.stderr), warm.stdout + warm.stderr
+    shutil.copytree(REPOSITORY / "tests", tmp_path / "tests/tests")
+    tests = ["-v", f"{readable(tmp_path / 'tests')}:/source:ro", "--workdir=/source", "--entrypoint=python"]
+    asked = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/compiler/test_cuda.py", "-k", "is_built_and_opens"]
+    assert "1 passed" in docker(*run, *tests, "stoker:compile", *asked, seconds=600)
 
 
 def test_a_code_change_pushes_little(docker: Docker, images: None, tmp_path: Path) -> None:

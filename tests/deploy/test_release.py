@@ -56,7 +56,7 @@ def packages(document: Path) -> dict[str, Any]:
 def test_what_is_there(made: Path) -> None:
     version = re.search(r"^project\(stoker VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text(), re.M)[1]
     package = f"stoker_{version}_amd64.deb"
-    names = {package, f"{package}.spdx.json", f"stoker-{version}.tgz"}
+    names = {package, f"{package}.spdx.json", f"stoker-cuda_{version}_amd64.deb", f"stoker-{version}.tgz"}
     assert {path.name for path in made.iterdir()} == names | {"SHA256SUMS"}
     sums = dict(reversed(line.split()) for line in (made / "SHA256SUMS").read_text().splitlines())
     assert sums == {name: hashlib.sha256((made / name).read_bytes()).hexdigest() for name in names}
@@ -132,5 +132,5 @@ def test_the_images(docker: Docker, images: None, made: Path, tmp_path: Path) ->
         docker("rmi", f"stoker:{tag}")
     with subprocess.Popen(["zstd", "-dcq", archive], stdout=subprocess.PIPE) as unpacked:
         subprocess.run([DOCKER, "load"], stdin=unpacked.stdout, env=os.environ | docker.environment(), check=True)
-    for tag in (version, f"{version}-minimal", f"{version}-compile"):
+    for tag in (version, f"{version}-minimal", f"{version}-cuda", f"{version}-compile"):
         assert version in docker("run", "--rm", f"stoker:{tag}", "--version")
