@@ -181,7 +181,8 @@ def control_plane(folder: Path) -> Iterator[Cluster]:
             "--node-lease-duration-seconds=40", f"--server-address=127.0.0.1:{simulator}",
             healthy=lambda: answers(f"http://127.0.0.1:{simulator}/healthz"),
         )  # fmt: skip
-        zones = [{"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name[-1]} for name in NODES]
+        kind = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+        zones = [{"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": name[-1]} | kind for name in NODES]
         for name, labels in zip(NODES, zones, strict=True):
             cluster.apply([{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}])
         cluster.wait_for("Ready", "node")

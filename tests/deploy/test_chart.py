@@ -206,12 +206,33 @@ def test_who_compiles(case: str, flags: list[str], volume: str | None) -> None:
         ("one-value", [f"image.digest=sha256:{'1' * 64}"], f"stoker@sha256:{'1' * 64}", "stoker:0.1.0-compile"),
         ("one-value", ["warm.image.repository=c", "warm.image.tag=v3"], "stoker:0.1.0", "c:v3"),
         ("job", [], "stoker:0.1.0", f"registry.example/stoker-compile@sha256:{'2' * 64}"),
+        ("one-value", ["gpu.count=1"], "stoker:0.1.0-cuda", "stoker:0.1.0-compile"),
+        ("one-value", ["gpu.count=1", "image.tag=v2-cuda"], "stoker:v2-cuda", "stoker:v2-compile"),
     ],
 )
 def test_what_serves_and_what_compiles(case: str, sets: list[str], serves: str, compiles: str) -> None:
     objects = render(case, *sets)
     (warm,) = pod(objects, "Job")["containers"] if case == "job" else pod(objects)["initContainers"]
     assert server(objects)["image"] == serves and warm["image"] == compiles
+
+
+def test_pods_with_gpus() -> None:
+    """Who compiles gets what serves gets: an artifact is for one kind of GPU."""
+    objects = render("gpu")
+    for spec in all_pods(objects):
+        (container,) = spec["containers"]
+        assert "--default-device=cuda:auto" in container["args"]
+        limits = {"cpu": "8", "memory": "32Gi", "nvidia.com/gpu": 1}
+        assert container["resources"] == {"requests": {"cpu": "2", "memory": "2Gi"}, "limits": limits}
+        assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        assert spec["runtimeClassName"] == "nvidia" and spec["nodeSelector"]
+    assert len(all_pods(objects)) == 2
+    (warm,) = pod(render("one-value", "gpu.count=2", "gpu.resource=nvidia.com/mig-1g.10gb"))["initContainers"]
+    assert warm["resources"]["limits"]["nvidia.com/mig-1g.10gb"] == 2
+    both = pod(render("everything", "gpu.count=1"))["tolerations"]
+    assert [each["key"] for each in both] == ["inference", "nvidia.com/gpu"]
+    for spec in all_pods(render("everything")):
+        assert "nvidia" not in json.dumps(spec) and "cuda" not in json.dumps(spec)
 
 
 def test_the_folders_of_sources() -> None:
@@ -308,6 +329,8 @@ def test_a_package_holds_rules_and_dashboards(tmp_path: Path) -> None:
         ("server.drainSeconds=-1", "drainSeconds"),
         ("image.digest=latest", "digest"),
         ("warm.image.digest=latest", "digest"),
+        ("gpu.count=-1", "count"),
+        ("gpu.resource=gpu", "resource"),
         ("metrics.monitor.kind=Probe", "kind"),
         ("typo=1", "typo"),
     ],

@@ -79,6 +79,21 @@ def test_the_order_and_what_has_to_be_equal(services: dict[str, dict]) -> None:
     assert int(flags["--drain-seconds"]) + 10 <= int(stoker["stop_grace_period"].removesuffix("s"))
 
 
+def test_on_gpus(services: dict[str, dict]) -> None:
+    """The second file changes who gets GPUs, the image that serves, and the device: nothing else."""
+    done = compose("--profile", "client", "--file", str(FILE), "--file", str(DEPLOY / "compose.gpu.yaml"), "config")
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)["services"]
+    gpus = {"resources": {"reservations": {"devices": [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]}}}
+    expected = {name: dict(service) for name, service in services.items()}
+    for service in (*found.values(), *expected.values()):
+        service["volumes"] = sorted(service["volumes"])  # docker-compose has no order of its own
+    for name in ("warm", "stoker"):
+        expected[name] |= {"deploy": gpus, "command": [*services[name]["command"], "--default-device=cuda:auto"]}
+    expected["stoker"]["image"] = "stoker:cuda"
+    assert found == expected
+
+
 def test_mounted_files_exist(services: dict[str, dict]) -> None:
     mounted = [volume.split(":")[0] for service in services.values() for volume in service["volumes"]]
     folders = [Path(source) for source in mounted if source.startswith("/")]

@@ -29,6 +29,9 @@ ROLLOUT_SECONDS = 600  # KServe's, fixed
 
 Object = dict[str, Any]
 
+# By the name of the runtime.
+RUNTIMES = {"stoker": FOLDER / "runtime.yaml", "stoker-gpu": FOLDER / "runtime-gpu.yaml"}
+
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 
 
@@ -36,13 +39,14 @@ def read(path: Path) -> list[Object]:
     return list(yaml.safe_load_all(path.read_text()))
 
 
-def runtime() -> Object:
-    (found,) = read(FOLDER / "runtime.yaml")
+def runtime(name: str = "stoker") -> Object:
+    (found,) = read(RUNTIMES[name])
+    assert found["metadata"]["name"] == name
     return found["spec"]
 
 
-def container() -> Object:
-    (found,) = runtime()["containers"]
+def container(name: str = "stoker") -> Object:
+    (found,) = runtime(name)["containers"]
     return found
 
 
@@ -53,6 +57,10 @@ def service(example: Path) -> Object:
 
 def predictor(example: Path) -> Object:
     return service(example)["spec"]["predictor"]
+
+
+def runtime_of(example: Path) -> str:
+    return predictor(example)["model"].get("runtime", "stoker")
 
 
 def flag(arguments: list[str], name: str) -> str:
@@ -82,9 +90,11 @@ def test_what_kserve_expects_of_a_runtime() -> None:
     """Most of it is looked for by name, and missed only when a service doesn't come up."""
     assert container()["name"] == "kserve-container"
     assert runtime()["protocolVersions"] == ["grpc-v2"]
-    formats = {each["name"]: each for each in runtime()["supportedModelFormats"]}
-    assert {name for name, each in formats.items() if each.get("autoSelect")} == {"pt2", "torch_export"}
-    assert "pytorch" in formats
+    # Two runtimes that are chosen for one format are refused.
+    for name, chosen in (("stoker", {"pt2", "torch_export"}), ("stoker-gpu", set())):
+        formats = {each["name"]: each for each in runtime(name)["supportedModelFormats"]}
+        assert {each for each in formats if formats[each].get("autoSelect")} == chosen
+        assert formats.keys() == {"pt2", "torch_export", "pytorch"}
     first, *others = container()["ports"]
     assert first == {"name": "h2c", "containerPort": 8001, "protocol": "TCP"}
     assert [port["name"] for port in others] == ["metrics"]
@@ -98,6 +108,19 @@ def test_what_kserve_expects_of_a_runtime() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container()["volumeMounts"]}
     assert mounts.keys() == {volume["name"] for volume in runtime()["volumes"]}
     assert flag(container()["args"], "--cache").startswith(mounts["stoker-cache"] + "/")
+
+
+def test_the_runtime_for_gpus_is_the_other_one_beside_the_gpus() -> None:
+    expected, found = runtime(), runtime("stoker-gpu")
+    assert found.pop("tolerations") == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    (server,) = found["containers"]
+    assert server["image"] == f"{container()['image']}-cuda"
+    assert server["args"] == [*container()["args"], "--default-device=cuda:auto"]
+    assert server["resources"]["limits"].pop("nvidia.com/gpu") == "1"
+    server |= {name: container()[name] for name in ("image", "args")}
+    assert server.pop("resources").keys() == expected["containers"][0].pop("resources").keys()
+    del expected["supportedModelFormats"], found["supportedModelFormats"]
+    assert found == expected
 
 
 def test_the_monitor_finds_the_pods() -> None:
@@ -114,9 +137,9 @@ def test_an_example_goes_with_the_runtime(example: Path) -> None:
     spec = predictor(example)
     model = spec["model"]
     assert model["protocolVersion"] == "grpc-v2"
-    formats = {each["name"]: each for each in runtime()["supportedModelFormats"]}
+    formats = {each["name"]: each for each in runtime(runtime_of(example))["supportedModelFormats"]}
     chosen = formats[model["modelFormat"]["name"]]
-    assert chosen.get("autoSelect") or model["runtime"] == "stoker"
+    assert chosen.get("autoSelect") or model["runtime"] in RUNTIMES
     drain = float(flag(container()["args"], "--drain-seconds"))
     stop = container()["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert spec["terminationGracePeriodSeconds"] == stop + drain + 10
@@ -135,7 +158,8 @@ def test_every_flag_is_one_of_stokerds(example: Path) -> None:
     known = set(re.findall(r'(--[a-z][a-z-]+)[",]', (REPOSITORY / "server/main/options.cc").read_text()))
     (job,) = read(FOLDER / "warm.yaml")
     (warm,) = job["spec"]["template"]["spec"]["containers"]
-    for arguments in (container()["args"] + predictor(example)["model"].get("args", []), warm["args"]):
+    own = container(runtime_of(example))["args"]
+    for arguments in (own + predictor(example)["model"].get("args", []), warm["args"]):
         flags = [argument.split("=")[0] for argument in arguments]
         assert set(flags) <= known and len(set(flags)) == len(flags), flags
 

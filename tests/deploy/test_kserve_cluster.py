@@ -13,7 +13,7 @@ import yaml
 
 from tests.deploy import tools
 from tests.deploy.control_plane import Cluster, Object, answers, control_plane, free_port, is_ready
-from tests.deploy.test_kserve import EXAMPLES, FOLDER, container, predictor, read, service
+from tests.deploy.test_kserve import EXAMPLES, FOLDER, RUNTIMES, container, predictor, read, runtime_of, service
 from tests.integration.daemon import eventually
 
 pytestmark = pytest.mark.slow
@@ -71,7 +71,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             env={"POD_NAMESPACE": NAMESPACE, "TMPDIR": str(running.folder)},
         )  # fmt: skip
         running.apply(webhooks(webhook, (certificates / "tls.crt").read_bytes()))
-        running.apply(read(FOLDER / "runtime.yaml"))
+        for path in RUNTIMES.values():
+            running.apply(read(path))
         running.apply(read(FOLDER / "podmonitor.yaml"))
         yield running
 
@@ -110,10 +111,13 @@ def test_what_becomes_of_an_example(cluster: Cluster, example: Path) -> None:
         assert spec["terminationGracePeriodSeconds"] == 45
         server = spec["containers"][0]
         assert server["name"] == "kserve-container"
-        own = [argument.replace("{{.Name}}", "minilm") for argument in container()["args"]]
+        own = [argument.replace("{{.Name}}", "minilm") for argument in container(runtime_of(example))["args"]]
         assert server["args"] == own + predictor(example)["model"].get("args", [])
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             assert server[probe]["grpc"] == container()[probe]["grpc"]
+        limits = server["resources"]["limits"]
+        assert limits.get("nvidia.com/gpu") == ("1" if example.stem == "gpu" else None)
+        assert bool(spec.get("tolerations")) == (example.stem == "gpu")
         startup = server["startupProbe"]
         budget = startup["periodSeconds"] * startup["failureThreshold"]
         assert budget < deployment["spec"]["progressDeadlineSeconds"]

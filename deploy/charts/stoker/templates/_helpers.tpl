@@ -33,7 +33,7 @@ app.kubernetes.io/component: server
 
 {{/* The server's tag. */}}
 {{- define "stoker.tag" -}}
-{{- .Values.image.tag | default .Chart.AppVersion }}
+{{- .Values.image.tag | default (printf "%s%s" .Chart.AppVersion (ternary "-cuda" "" (gt (int .Values.gpu.count) 0))) }}
 {{- end }}
 
 {{- define "stoker.image" -}}
@@ -46,7 +46,7 @@ app.kubernetes.io/component: server
 {{- $repository := .Values.warm.image.repository | default .Values.image.repository -}}
 {{- with .Values.warm.image -}}
 {{- if .digest -}}{{ $repository }}@{{ .digest }}
-{{- else -}}{{ $repository }}:{{ .tag | default (printf "%s-compile" (include "stoker.tag" $)) }}{{- end -}}
+{{- else -}}{{ $repository }}:{{ .tag | default (printf "%s-compile" (include "stoker.tag" $ | trimSuffix "-cuda")) }}{{- end -}}
 {{- end -}}
 {{- end }}
 
@@ -109,6 +109,17 @@ app.kubernetes.io/component: server
 {{- end }}
 {{- end }}
 
+{{/* With the pod's GPUs: dict "root" $ "resources" RESOURCES. */}}
+{{- define "stoker.resources" -}}
+{{- $resources := deepCopy .resources }}
+{{- with .root.Values.gpu }}
+{{- if .count }}
+{{- $_ := set $resources "limits" (merge (dict .resource (int .count)) ($resources.limits | default dict)) }}
+{{- end }}
+{{- end }}
+{{- toYaml $resources }}
+{{- end }}
+
 {{/* Fits both what compiles and what serves. */}}
 {{- define "stoker.podSpec" -}}
 serviceAccountName: {{ include "stoker.serviceAccount" . }}
@@ -121,8 +132,14 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
+{{- if or .Values.tolerations .Values.gpu.count }}
+tolerations:
+  {{- with .Values.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- if .Values.gpu.count }}
+  - {key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}
+  {{- end }}
 {{- end }}
 {{- with .Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
@@ -146,11 +163,14 @@ runtimeClassName: {{ . }}
     {{- include "stoker.modelArgs" .root | nindent 4 }}
     - --cache={{ .cache }}
     - --log-level={{ .root.Values.server.logLevel }}
+    {{- if .root.Values.gpu.count }}
+    - --default-device=cuda:auto
+    {{- end }}
   {{- with .root.Values.server.extraEnv }}
   env: {{- toYaml . | nindent 4 }}
   {{- end }}
   securityContext: {{- toYaml .root.Values.securityContext | nindent 4 }}
-  resources: {{- toYaml (.root.Values.warm.resources | default .root.Values.resources) | nindent 4 }}
+  resources: {{- include "stoker.resources" (dict "root" .root "resources" (.root.Values.warm.resources | default .root.Values.resources)) | nindent 4 }}
   terminationMessagePolicy: FallbackToLogsOnError
   volumeMounts:
     {{- include "stoker.mount" (dict "name" "models" "source" .root.Values.model.source "path" "/mnt/models") | nindent 4 }}
