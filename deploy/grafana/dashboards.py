@@ -314,7 +314,7 @@ OVERVIEW = dashboard(
     ),
     stacked(
         "Requests by tier",
-        "aot is compiled, eager is the floor below it. Eager after the warm-up: a bucket isn't compiled, or shapes "
+        "graph is a CUDA graph of what is compiled, aot is compiled, eager is the floor below. Eager after the warm-up: a bucket isn't compiled, or shapes "
         "fit no bucket.",
         query(f"sum by (tier) (rate(stoker_tier_requests_total{{$m}}{RATE}))", "{{tier}}"),
         unit="reqps",
@@ -634,7 +634,121 @@ ECONOMICS = dashboard(
     ),
 )
 
-DASHBOARDS = {"overview": OVERVIEW, "cold-start": COLD_START, "economics": ECONOMICS}
+DEVICE = dashboard(
+    "stoker-device",
+    "Stoker / Device",
+    "GPUs that serve: memory, work, copies and CUDA graphs.",
+    figure(
+        "Least free memory",
+        "Of the GPUs chosen. Under 1 GiB: the next version may be refused for want of room, and large batches may fail "
+        "with RESOURCE_EXHAUSTED.",
+        now("min(stoker_gpu_free_bytes{$f})", "free"),
+        unit="bytes",
+        steps=[(None, RED), (1 << 30, ORANGE), (4 << 30, GREEN)],
+    ),
+    figure(
+        "Busy",
+        "Share of the last second in which a kernel ran, mean of the GPUs chosen. Near 1 with a queue that grows: more "
+        "GPUs. Near 0 under load: copies, the network or the processor are in the way.",
+        now("avg(stoker_gpu_busy_ratio{$f})", "busy"),
+        unit="percentunit",
+    ),
+    figure(
+        "Power",
+        "What the GPUs chosen draw. At the card's limit for long: it lowers its clocks, and run times grow.",
+        now("sum(stoker_gpu_power_watts{$f})", "power"),
+        unit="watt",
+    ),
+    figure(
+        "Served by graphs",
+        "Share of requests that a CUDA graph answered. Less than the compiled share on a GPU: graphs were refused or "
+        "lost; see Graph captures.",
+        now(
+            f'sum(rate(stoker_tier_requests_total{{$m, tier="graph"}}{RATE})) '
+            f"/ sum(rate(stoker_tier_requests_total{{$m}}{RATE}))",
+            "graph",
+        ),
+        unit="percentunit",
+    ),
+    figure(
+        "Graphs kept",
+        "Captures since the start that were kept. 0 on a GPU: none gained enough, or something is in their way; see "
+        "Graph captures.",
+        now('sum(stoker_graph_captures_total{$m, outcome="kept"})', "kept"),
+    ),
+    figure(
+        "Memory of graphs",
+        "Device memory of all graphs. Near the sum of model.yaml's `graphs: {memory_mb: ...}`: further buckets get none.",
+        now("sum(stoker_graph_bytes{$m})", "graphs"),
+        unit="bytes",
+    ),
+    stacked(
+        "Memory by use",
+        "What models hold on each device. eager: its own copy of the weights, which goes when all buckets are compiled; "
+        "one that stays is a bucket on eager. Two versions at once, during a change, need room for both.",
+        query("sum by (instance, device, use) (stoker_gpu_memory_bytes{$f})", "{{instance}} {{device}} {{use}}"),
+        unit="bytes",
+    ),
+    line(
+        "Free memory",
+        "As the driver says, so less than the card's size minus what models hold: contexts, workspaces and other "
+        "processes take the rest. Falling under the same models: somebody else uses the GPU.",
+        query("min by (instance, device) (stoker_gpu_free_bytes{$f})", "{{instance}} {{device}}"),
+        unit="bytes",
+        min=0,
+    ),
+    line(
+        "Busy by device",
+        "Share of each second in which a kernel ran. One device far below the others: its server gets less traffic, or "
+        "waits for something else.",
+        query("avg by (instance, device) (stoker_gpu_busy_ratio{$f})", "{{instance}} {{device}}"),
+        unit="percentunit",
+        min=0,
+        max=1,
+    ),
+    line(
+        "Power by device",
+        "A device that draws little while it is busy runs kernels that wait for memory; one at its limit is throttled.",
+        query("avg by (instance, device) (stoker_gpu_power_watts{$f})", "{{instance}} {{device}}"),
+        unit="watt",
+        min=0,
+    ),
+    line(
+        "Copies",
+        "Bytes a second between host and device. to_device jumps when a version's weights are loaded. Near what the bus "
+        "does (PCIe 4.0 x16: 25 GB/s): inputs or answers are too large for it.",
+        query(
+            f"sum by (instance, device, direction) (rate(stoker_gpu_copied_bytes_total{{$f}}{RATE}))",
+            "{{instance}} {{device}} {{direction}}",
+        ),
+        unit="Bps",
+    ),
+    bars(
+        "Graph captures",
+        "Since the start, by what became of them. gain: not faster, the system at work. memory, budget, count: model.yaml's "
+        "`graphs`, or the device is full. unfit: the program can't be captured. failed: see the log.",
+        now("sum by (model, outcome) (stoker_graph_captures_total{$m})", "{{model}} {{outcome}}"),
+    ),
+    line(
+        "Time to capture a graph",
+        "Mean since the start, on one device thread, its check included. Seconds: the check's runs wait for traffic.",
+        query(
+            "sum by (instance, model) (stoker_graph_capture_seconds_sum{$m}) "
+            "/ sum by (instance, model) (stoker_graph_capture_seconds_count{$m})",
+            "{{instance}} {{model}}",
+        ),
+        unit="s",
+    ),
+    bars(
+        "Memory of graphs by bucket",
+        "Device memory of a bucket's graphs, on all device threads. A bucket with little traffic and much of it: leave "
+        "it out of model.yaml.",
+        now("max by (model, version, bucket) (stoker_graph_bytes{$m})", "{{model}}:{{version}} {{bucket}}"),
+        unit="bytes",
+    ),
+)
+
+DASHBOARDS = {"overview": OVERVIEW, "cold-start": COLD_START, "economics": ECONOMICS, "device": DEVICE}
 
 
 def main() -> int:

@@ -13,6 +13,9 @@ FOREIGN = {
     "up": {"job", "instance"},
     "kubelet_volume_stats_available_bytes": {"persistentvolumeclaim", "namespace"},
     "kubelet_volume_stats_capacity_bytes": {"persistentvolumeclaim", "namespace"},
+    # kube-state-metrics'
+    "kube_pod_container_status_last_terminated_exitcode": {"container", "namespace", "pod"},
+    "kube_pod_container_status_restarts_total": {"container", "namespace", "pod"},
 }
 # What a scrape adds to every series.
 SCRAPE_LABELS = {"job", "instance", "namespace", "pod"}
@@ -23,10 +26,10 @@ GRPC_CODES = (
     "resource_exhausted failed_precondition aborted out_of_range unimplemented internal unavailable data_loss "
     "unauthenticated"
 ).split()
-# Labels whose values are the operator's: names of models, sizes of buckets, numbers.
-OPEN_LABELS = {"model", "version", "bucket", "le"} | SCRAPE_LABELS
+# Labels whose values are the operator's: names of models, sizes of buckets, devices, numbers.
+OPEN_LABELS = {"model", "version", "bucket", "device", "le"} | SCRAPE_LABELS
 
-SELECTOR = re.compile(r"\b(?P<name>(?:stoker|kubelet)_\w+|up\b)\s*(?:\{(?P<matchers>[^}]*)\})?")
+SELECTOR = re.compile(r"\b(?P<name>(?:stoker|kubelet|kube_pod)_\w+|up\b)\s*(?:\{(?P<matchers>[^}]*)\})?")
 MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"((?:[^"\\]|\\.)*)"')
 
 
@@ -52,7 +55,7 @@ def known_values(metric: Metric, label: str) -> set[str] | None:
     if label == "layer":
         return {"upper", "lower"}
     if label == "tier":
-        return {"eager", "aot"}
+        return {"eager", "aot", "graph"}
     # "... by reason: memory (all requests together), queue (full), ..."
     listed = re.sub(r"\([^)]*\)", "", metric.help).partition(": ")[2]
     return set(re.findall(r"\b[a-z]\w*\b", listed))

@@ -2,7 +2,7 @@
 
 Three daemons are scraped by a real Prometheus while tritonclient loads them. One starts with an empty cache and
 compiles, one is frozen with an empty cache, one is frozen with the first one's cache as a layer. Together they show
-everything that a panel asks for.
+everything that a panel asks for, but for GPUs: what is asked of those comes from a target that is made up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import yaml
 from tritonclient.utils import InferenceServerException
 
 from tests import models
-from tests.deploy import tools
+from tests.deploy import promised, tools
 from tests.deploy.monitored import Prometheus
 from tests.deploy.queries import wrong_in
 from tests.integration.clients import infer, rows
@@ -60,8 +60,8 @@ def queries() -> list[tuple[str, str, str]]:
 # What needs no server.
 
 
-def test_there_are_the_three_dashboards() -> None:
-    assert [path.stem for path in FILES] == ["cold-start", "economics", "overview"]
+def test_there_are_the_four_dashboards() -> None:
+    assert [path.stem for path in FILES] == ["cold-start", "device", "economics", "overview"]
 
 
 def test_the_files_are_what_the_script_writes() -> None:
@@ -271,6 +271,7 @@ def monitored(tmp_path_factory: pytest.TempPathFactory, kept: Path) -> Iterator[
             Daemon(folder / "frozen", folder / "upper", folder / "layered.log", "--frozen", "--require-cache", layer)
         )
         targets = [f"127.0.0.1:{one.metrics_port}" for one in (daemon, frozen, layered)]
+        targets.append(running.enter_context(promised.target()))
         prometheus = running.enter_context(Prometheus(folder / "prometheus", targets, RULES))
         frozen.wait_ready(120)
         layered.wait_ready(120)
@@ -293,9 +294,17 @@ def test_every_query_has_data(monitored: Prometheus, board: str, title: str, exp
         assert monitored.values(filled(asked)), asked
 
 
+def test_only_what_is_of_gpus_is_made_up(monitored: Prometheus) -> None:
+    """A panel of another dashboard finds data without that target, too."""
+    daemons = "|".join(monitored.label_values('label_values(stoker_startup_phase_seconds, instance)'))
+    for board, title, expression in queries():
+        found = monitored.values(filled(expression.replace(" or vector(0)", ""), instance=daemons))
+        assert bool(found) != (board == "device"), (board, title)
+
+
 def test_the_filters_filter(monitored: Prometheus) -> None:
     instance = 'label_values(stoker_build_info, instance)'
-    assert len(monitored.label_values(instance)) == 3
+    assert len(monitored.label_values(instance)) == 4
     for path in FILES:
         for variable in json.loads(path.read_text())["templating"]["list"][1:]:
             assert monitored.label_values(filled(variable["query"]["query"])), variable["name"]
