@@ -678,14 +678,15 @@ DEVICE = dashboard(
     ),
     figure(
         "Memory of graphs",
-        "Device memory of all graphs. Near the sum of model.yaml's `graphs: {memory_mb: ...}`: further buckets get none.",
+        "Device memory of all graphs. Near the sum of what model.yaml allows (`graphs: {memory_mb: ...}`): further "
+        "buckets get none.",
         now("sum(stoker_graph_bytes{$m})", "graphs"),
         unit="bytes",
     ),
     stacked(
         "Memory by use",
-        "What models hold on each device. eager: its own copy of the weights, which goes when all buckets are compiled; "
-        "one that stays is a bucket on eager. Two versions at once, during a change, need room for both.",
+        "What models hold on each device. eager: its own copy of the weights, which goes when all buckets are "
+        "compiled; one that stays is a bucket on eager. Two versions at once, during a change, need room for both.",
         query("sum by (instance, device, use) (stoker_gpu_memory_bytes{$f})", "{{instance}} {{device}} {{use}}"),
         unit="bytes",
     ),
@@ -715,8 +716,8 @@ DEVICE = dashboard(
     ),
     line(
         "Copies",
-        "Bytes a second between host and device. to_device jumps when a version's weights are loaded. Near what the bus "
-        "does (PCIe 4.0 x16: 25 GB/s): inputs or answers are too large for it.",
+        "Bytes a second between host and device. to_device jumps when a version's weights are loaded. Near what the "
+        "bus does (PCIe 4.0 x16: 25 GB/s): inputs or answers are too large for it.",
         query(
             f"sum by (instance, device, direction) (rate(stoker_gpu_copied_bytes_total{{$f}}{RATE}))",
             "{{instance}} {{device}} {{direction}}",
@@ -725,8 +726,8 @@ DEVICE = dashboard(
     ),
     bars(
         "Graph captures",
-        "Since the start, by what became of them. gain: not faster, the system at work. memory, budget, count: model.yaml's "
-        "`graphs`, or the device is full. unfit: the program can't be captured. failed: see the log.",
+        "Since the start, by what became of them. gain: not faster, the system at work. memory, budget, count: "
+        "model.yaml's `graphs`, or the device is full. unfit: the program can't be captured. failed: see the log.",
         now("sum by (model, outcome) (stoker_graph_captures_total{$m})", "{{model}} {{outcome}}"),
     ),
     line(

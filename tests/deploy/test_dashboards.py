@@ -30,7 +30,7 @@ from tests import models
 from tests.deploy import promised, tools
 from tests.deploy.monitored import Prometheus
 from tests.deploy.queries import wrong_in
-from tests.integration.clients import infer, rows
+from tests.integration.clients import rows
 from tests.integration.daemon import STOKERD, Daemon, eventually, write_yaml
 from tests.metrics_reference_test import REPOSITORY
 

@@ -383,7 +383,8 @@ def test_the_compiling_image_has_what_a_gpu_needs(docker: Docker, images: None, 
     run = ["run", "--rm", "--network=none", "--read-only", "--tmpfs=/tmp:exec", "--cap-drop=ALL"]
     repository = with_one_for_a_gpu(models, tmp_path / "models")
     shutil.rmtree(repository / "chain")
-    warm = docker.run(*run, "--tmpfs=/var/cache/stoker:uid=10001,mode=700", "-v", f"{repository}:/models:ro", "stoker:compile")
+    mounts = ["--tmpfs=/var/cache/stoker:uid=10001,mode=700", "-v", f"{repository}:/models:ro"]
+    warm = docker.run(*run, *mounts, "stoker:compile")
     assert warm.returncode != 0 and re.search(NO_DRIVER, warm.stderr), warm.stdout + warm.stderr
     shutil.copytree(REPOSITORY / "tests", tmp_path / "tests/tests")
     tests = ["-v", f"{readable(tmp_path / 'tests')}:/source:ro", "--workdir=/source", "--entrypoint=python"]
