@@ -9,6 +9,7 @@
 # $STOKER_HOME, by default ~/.cache/stoker.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../deploy/steps.sh"
+source "$repo_root/tests/scratch.sh"
 cd "$repo_root"
 
 quick=false
@@ -120,7 +121,7 @@ suite "structure of the code" "$reports/layering.xml" \
   "$python" -m pytest -q tests/layering_test.py tests/metrics_reference_test.py \
   --junitxml "$reports/layering.xml"
 if ! $quick; then
-  export STOKER_TEST_SCRATCH=$STOKER_HOME/test-scratch
+  forget_old_scratch
   # A compile takes one core and a daemon waits more than it works: three at a time. Files
   # are dealt out in tests/conftest.py's order.
   suite "compiler, daemon and load generator" "$reports/python.xml" \

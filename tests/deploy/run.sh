@@ -8,12 +8,13 @@
 #   tests/deploy/run.sh -k chart     what pytest's -k selects
 #
 # The dashboards', the page's and the package's tests run the release build (build/release, or
-# $STOKERD). Compiled artifacts, screenshots and, in 8 GB, Docker's data are kept in
+# $STOKERD). Compiled artifacts, screenshots and, in 16 GB, Docker's data are kept in
 # $STOKER_HOME/test-scratch; Docker runs as a daemon of the tests' own, or is the one that
 # $DOCKER_HOST names.
 # STOKER_REQUIRE_ALL=1: a skip is a failure.
 set -uo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../../deploy/steps.sh"
+source "$repo_root/tests/scratch.sh"
 cd "$repo_root"
 
 case ${1:-} in
@@ -24,7 +25,7 @@ case ${1:-} in
 esac
 python=$(venv_folder)/bin/python
 [ -x "$python" ] || fail "the Python environment is missing: run deploy/install.sh --tests"
-export STOKER_TEST_SCRATCH=${STOKER_TEST_SCRATCH:-$STOKER_HOME/test-scratch}
+forget_old_scratch
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 "$python" -m pytest -q -rs tests/deploy "$@" | tee "$report"
