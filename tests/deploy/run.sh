@@ -8,7 +8,7 @@
 #   tests/deploy/run.sh -k chart     what pytest's -k selects
 #
 # The dashboards', the page's and the package's tests run the release build (build/release, or
-# $STOKERD). Compiled artifacts, screenshots and, in 16 GB, Docker's data are kept in
+# $STOKERD). Compiled artifacts, screenshots and, in 25 GB, Docker's data are kept in
 # $STOKER_HOME/test-scratch; Docker runs as a daemon of the tests' own, or is the one that
 # $DOCKER_HOST names.
 # STOKER_REQUIRE_ALL=1: a skip is a failure.
