@@ -10,6 +10,7 @@
 #include <memory>
 #include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/absl_view.h"
@@ -26,6 +27,7 @@
 #include "main/gpu_guard.h"
 #include "main/options.h"
 #include "main/process_age.h"
+#include "main/service_manager.h"
 #include "main/warm_only.h"
 #include "metrics/catalog.h"
 #include "metrics/metrics.h"
@@ -35,6 +37,7 @@
 #include "models/model_manager.h"
 #include "models/reference_run.h"
 #include "repository/model_repository.h"
+#include "rpc/health_client.h"
 #include "rpc/rpc_server.h"
 #include "runner/executable_loader.h"
 #include "runner/toolchain.h"
@@ -117,22 +120,69 @@ constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
 
 // Blocks until SIGTERM or SIGINT, which the caller has blocked in every thread,
 // and keeps house meanwhile.
-int WaitForSignal(const sigset_t& signals, KernelCache& cache,
-                  const CacheLimits& limits, GpuGuard& gpus, Clock& clock) {
-  HeapTrimmer trimmer;
-  absl::Time next_eviction = clock.Now() + absl::Seconds(5);
+int WaitForSignal(const sigset_t& signals,
+                  absl::FunctionRef<void(absl::Time)> keep_house,
+                  Clock& clock) {
   const timespec interval = {.tv_sec = 5, .tv_nsec = 0};
   for (;;) {
     const int signal = sigtimedwait(&signals, nullptr, &interval);
     if (signal > 0) return signal;
-    const absl::Time now = clock.Now();
-    trimmer.Look(now);
-    gpus.UpdateMetrics();
-    Subprocess::ReapOrphans();
-    if (now < next_eviction) continue;
-    cache.Evict(limits, now);
-    next_eviction = now + kEvictionInterval;
+    keep_house(clock.Now());
   }
+}
+
+// Where the server that listens on `listen` finds itself.
+std::string OwnAddress(const std::string& listen, int port) {
+  const std::string host = listen.substr(0, listen.rfind(':'));
+  return absl::StrCat(host == "0.0.0.0" ? "127.0.0.1"
+                      : host == "[::]"  ? "[::1]"
+                                        : host,
+                      ":", port);
+}
+
+// The service manager hears that the process lives when it answers itself.
+class Watchdog {
+ public:
+  Watchdog(ServiceManager& services, std::string own_address)
+      : services_(services), own_address_(std::move(own_address)) {}
+
+  void Look(absl::Time now) {
+    if (!services_.watchdog().has_value() || now < next_) return;
+    const absl::StatusOr<bool> lives =
+        AskHealth(own_address_, "liveness", *services_.watchdog() / 4);
+    if (lives.ok() && *lives) {
+      services_.Tell("WATCHDOG=1");
+      next_ = now + *services_.watchdog() / 3;
+    } else {
+      spdlog::error("doesn't answer itself: {}",
+                    std::string(lives.status().message()));
+    }
+  }
+
+ private:
+  ServiceManager& services_;
+  const std::string own_address_;
+  absl::Time next_ = absl::InfinitePast();
+};
+
+// One line for `systemctl status`.
+std::string ServiceStatus(const ModelManager& manager) {
+  size_t serving = 0;
+  const std::vector<VersionStatus> versions = manager.Index();
+  for (const VersionStatus& version : versions) {
+    if (version.state == VersionState::kServing) ++serving;
+  }
+  const std::string counts =
+      absl::StrCat(serving, " of ", versions.size(), " versions served");
+  for (const VersionStatus& version : versions) {
+    if (version.state == VersionState::kServing || version.reason.empty()) {
+      continue;
+    }
+    return absl::StrCat(counts, "; ", version.model, ":", version.version, " ",
+                        Absl(VersionStateName(version.state)), ": ",
+                        version.reason.substr(0, version.reason.find('\n')));
+  }
+  return counts;
 }
 
 // How often a repository that isn't there yet is looked for.
@@ -167,6 +217,7 @@ int Serve(const Options& options) {
   sigaddset(&signals, GpuGuard::kSignal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  ServiceManager services = ServiceManager::FromEnvironment();
 
   Clock& clock = Clock::Real();
   MetricRegistry metrics;
@@ -278,6 +329,7 @@ int Serve(const Options& options) {
     const bool ready = manager.ServerReady();
     if (ready && !was_ready) {
       phase("ready");
+      services.Tell("READY=1");
       spdlog::info("ready {:.3f} s after launch",
                    absl::ToDoubleSeconds(ProcessAge()));
     }
@@ -287,8 +339,22 @@ int Serve(const Options& options) {
   if (!signal.ok()) return Die(signal.status());
   if (*signal == 0) {
     manager.Start();
-    signal = WaitForSignal(signals, **cache, options.cache_limits, gpus, clock);
+    HeapTrimmer trimmer;
+    Watchdog watchdog(services, OwnAddress(options.listen, (*rpc)->port()));
+    absl::Time next_eviction = clock.Now() + absl::Seconds(5);
+    const auto keep_house = [&](absl::Time now) {
+      trimmer.Look(now);
+      gpus.UpdateMetrics();
+      Subprocess::ReapOrphans();
+      watchdog.Look(now);
+      services.TellStatus(ServiceStatus(manager));
+      if (now < next_eviction) return;
+      (*cache)->Evict(options.cache_limits, now);
+      next_eviction = now + kEvictionInterval;
+    };
+    signal = WaitForSignal(signals, keep_house, clock);
   }
+  services.Tell("STOPPING=1");
   const bool gpu_lost = *signal == GpuGuard::kSignal;
   if (gpu_lost) GpuGuard::EndWithin(options.drain + absl::Seconds(1));
   const absl::Time deadline = clock.Now() + options.drain;

@@ -52,7 +52,7 @@ def test_the_unit_is_valid(tmp_path: Path) -> None:
     [
         ("PrivateTmp=true", "PrivatTmp=true"),
         ("SystemCallFilter=@system-service", "SystemCallFilter=@sistem-service"),
-        ("Type=exec", "Type=execute"),
+        ("Type=notify", "Type=notified"),
     ],
 )
 def test_planted_faults_are_seen(good: str, bad: str, tmp_path: Path) -> None:

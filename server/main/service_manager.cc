@@ -1,0 +1,75 @@
+#include "main/service_manager.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace stoker {
+namespace {
+
+// Empty where it isn't set.
+std::string Take(const char* name) {
+  const char* value = getenv(name);
+  const std::string taken = value == nullptr ? "" : value;
+  unsetenv(name);
+  return taken;
+}
+
+// A path, or a name of its own kind, which "@" stands for.
+FileDescriptor Connect(const std::string& name) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (name.empty() || (name[0] != '/' && name[0] != '@') ||
+      name.size() >= sizeof(address.sun_path)) {
+    return FileDescriptor(-1);
+  }
+  std::memcpy(address.sun_path, name.data(), name.size());
+  if (name[0] == '@') address.sun_path[0] = '\0';
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto length =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address),
+              length) != 0) {
+    return FileDescriptor(-1);
+  }
+  return socket;
+}
+
+}  // namespace
+
+ServiceManager ServiceManager::FromEnvironment() {
+  ServiceManager manager;
+  manager.socket_ = Connect(Take("NOTIFY_SOCKET"));
+  int64_t microseconds = 0;
+  int64_t process = getpid();  // where it isn't said, everybody
+  const bool watched = absl::SimpleAtoi(Take("WATCHDOG_USEC"), &microseconds) &&
+                       microseconds > 0;
+  const std::string whom = Take("WATCHDOG_PID");
+  if (!whom.empty() && !absl::SimpleAtoi(whom, &process)) process = 0;
+  if (watched && process == getpid()) {
+    manager.watchdog_ = absl::Microseconds(microseconds);
+  }
+  return manager;
+}
+
+void ServiceManager::Tell(std::string_view what) const {
+  if (!socket_.ok()) return;
+  // Who doesn't read it must not stop the service.
+  send(socket_.get(), what.data(), what.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void ServiceManager::TellStatus(const std::string& status) {
+  if (status == status_) return;
+  status_ = status;
+  Tell(absl::StrCat("STATUS=", status));
+}
+
+}  // namespace stoker
