@@ -196,6 +196,11 @@ class ModelVersion final : private BatchRunner {
   // Sizes that an artifact of the step runs in.
   absl::StatusOr<DimensionSizes> RunSizes(const WarmupStep& step,
                                           const Executable& opened) const;
+  // The slot of the form that serves a bucket without code of its own; -1:
+  // eager does.
+  int FormBehind(const WarmupStep& step) const;
+  // Whether the verdict says what BeatsDynamic would find out.
+  bool IsCompared(const WarmupStep& step, const Verdict& verdict) const;
   // Whether the bucket's own code is worth having beside the dynamic form that
   // takes its sizes; kept in the verdict, beside the artifact.
   absl::StatusOr<bool> BeatsDynamic(const WarmupStep& step,

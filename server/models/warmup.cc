@@ -109,8 +109,9 @@ absl::Status ModelVersion::SettleFromCache(
       continue;
     }
     Verdict verdict;
-    // Without a stored verdict the check needs eager, and that can wait.
-    if (!deps_.verify_promotions || StoredVerdict(entry->key, verdict)) {
+    // What was not found out before takes its time, and that can wait.
+    if (!deps_.verify_promotions ||
+        (StoredVerdict(entry->key, verdict) && IsCompared(*step, verdict))) {
       found.push_back(step);
       entries.push_back(*entry);
     }
@@ -502,20 +503,31 @@ void ModelVersion::Settle(const WarmupStep& step, const CacheEntry& entry,
           opened->first_run);
 }
 
+int ModelVersion::FormBehind(const WarmupStep& step) const {
+  return step.dynamic() ? -1 : FormFor(0, ShapesOf(*spec_, step.sizes.sizes));
+}
+
+bool ModelVersion::IsCompared(const WarmupStep& step,
+                              const Verdict& verdict) const {
+  const int form = FormBehind(step);
+  return form < 0 || !verdict.promote ||
+         (verdict.over_dynamic.has_value() &&
+          verdict.over_dynamic->key ==
+              slots_[static_cast<size_t>(form)].Read().key);
+}
+
 absl::StatusOr<bool> ModelVersion::BeatsDynamic(const WarmupStep& step,
                                                 Executable& candidate,
                                                 Verdict& verdict) {
-  const int index =
-      step.dynamic() ? -1 : FormFor(0, ShapesOf(*spec_, step.sizes.sizes));
+  const int index = FormBehind(step);
   if (index < 0) return true;
   const BucketSlot& slot = slots_[static_cast<size_t>(index)];
   const std::shared_ptr<Executable> form = slot.executable(0);
   if (form == nullptr) return true;  // lost meanwhile
-  const std::string key = slot.Read().key;
-  if (!verdict.over_dynamic.has_value() || verdict.over_dynamic->key != key) {
+  if (!IsCompared(step, verdict)) {
     ASSIGN_OR_RETURN(verdict.over_dynamic,
                      Checker().Compare(*form, candidate, step.sizes));
-    verdict.over_dynamic->key = key;
+    verdict.over_dynamic->key = slot.Read().key;
     StoreVerdict(step.request.key, verdict);
   }
   return verdict.over_dynamic->faster;

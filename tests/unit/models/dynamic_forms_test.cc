@@ -84,6 +84,10 @@ class DynamicFormsTest : public ::testing::Test {
   }
   // Loads and warms up the model.
   void Serve() {
+    Load();
+    version_->WarmUp();
+  }
+  void Load() {
     Stop();
     VersionDeps deps;
     deps.cache = cache_.get();
@@ -93,7 +97,6 @@ class DynamicFormsTest : public ::testing::Test {
     deps.machine = "here";
     version_ = std::make_unique<ModelVersion>(spec_, deps);
     ASSERT_TRUE(version_->Load().ok());
-    version_->WarmUp();
   }
   BucketSlot::Snapshot Slot(size_t step) const {
     return version_->Buckets()[step].slot;
@@ -203,6 +206,25 @@ TEST_F(DynamicFormsTest, WhatWasFoundOutIsNotTimedAgain) {
   EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
   // One run of each artifact, to see that it does.
   EXPECT_EQ(clock_.Now() - before, absl::Milliseconds(20));
+}
+
+TEST_F(DynamicFormsTest, WhatItHasToBeComparedWithServesMeanwhile) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
+  spec_->compile.dynamic = DynamicForms::kNone;
+  Serve();
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
+  spec_->compile.dynamic = DynamicForms::kBeside;
+  Serve();  // the form's evidence is kept
+  cache_
+      ->WriteNote(Key(kBucket), VerdictNoteName(*spec_),
+                  VerdictToJson({.promote = true}))
+      .IgnoreError();
+  Load();
+  EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kPending);
+  EXPECT_EQ(TierOf(8), "dynamic");
+  version_->WarmUp();
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
 }
 
 TEST_F(DynamicFormsTest, ABucketWithoutCodeOfItsOwnRunsOnIt) {
