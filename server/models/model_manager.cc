@@ -130,6 +130,8 @@ struct ModelManager::Impl {
   void Unload(Managed& managed, absl::Time deadline);
   void Loaded(Managed& managed, const absl::Status& status);
   void WarmedUp(Managed& managed);
+  // 1 for the state that a version is in.
+  Gauge StateGauge(const Managed& managed, VersionState state) const;
   void Transition(Managed& managed, VersionState to, std::string reason = "");
   void Publish();
   void StopAll();
@@ -273,10 +275,30 @@ void ModelManager::Impl::Reconcile() {
       Unload(*managed, deps.clock->Now() + kReplacedVersionDrain);
     }
   }
-  std::erase_if(versions, [](const auto& managed) {
-    return !managed->wanted && (managed->state == VersionState::kUnloaded ||
-                                managed->state == VersionState::kFailed);
-  });
+  const auto gone = std::stable_partition(
+      versions.begin(), versions.end(), [](const auto& managed) {
+        return managed->wanted || (managed->state != VersionState::kUnloaded &&
+                                   managed->state != VersionState::kFailed);
+      });
+  for (auto it = gone; it != versions.end(); ++it) {
+    // Its successor of the same number may be in the same state.
+    const bool kept =
+        std::any_of(versions.begin(), gone, [&it](const auto& managed) {
+          return managed->model == (*it)->model &&
+                 managed->version == (*it)->version &&
+                 managed->state == (*it)->state;
+        });
+    if (!kept) StateGauge(**it, (*it)->state).Set(0);
+  }
+  versions.erase(gone, versions.end());
+}
+
+Gauge ModelManager::Impl::StateGauge(const Managed& managed,
+                                     VersionState state) const {
+  return deps.metrics->Gauge(metric::kModelState,
+                             {{"model", managed.model},
+                              {"version", absl::StrCat(managed.version)},
+                              {"state", std::string(VersionStateName(state))}});
 }
 
 AutoBuckets ModelManager::Impl::ChooseBucketsOf(
@@ -419,16 +441,8 @@ void ModelManager::Impl::Transition(Managed& managed, VersionState to,
                      Std(legal.message()));
     std::abort();
   }
-  auto gauge = [&](VersionState state, double value) {
-    deps.metrics
-        ->Gauge(metric::kModelState,
-                {{"model", managed.model},
-                 {"version", absl::StrCat(managed.version)},
-                 {"state", std::string(VersionStateName(state))}})
-        .Set(value);
-  };
-  gauge(managed.state, 0);
-  gauge(to, 1);
+  StateGauge(managed, managed.state).Set(0);
+  StateGauge(managed, to).Set(1);
   const std::string text =
       absl::StrCat(managed.model, ":", managed.version, ": ",
                    Absl(VersionStateName(managed.state)), " -> ",

@@ -157,6 +157,23 @@ def test_a_version_that_cannot_load_replaces_nothing(repository, start, exported
         assert daemon.stop() == 0
 
 
+def test_a_version_that_is_mended_is_no_longer_called_failed(repository, start) -> None:
+    root = repository("mlp")
+    settings = root / "mlp/model.yaml"
+    right = settings.read_text()
+    settings.write_text("buckets: 7\n")
+    with start(root, POLL, "--no-compile") as daemon, daemon.client() as client:
+        eventually(lambda: daemon.metric("stoker_model_state", state="failed") == 1, "version 1 was refused")
+        settings.write_text("buckets: 8\n")
+        eventually(lambda: "got 8" in daemon.log(), "and again")
+        assert daemon.metric("stoker_model_state", state="failed") == 1
+        settings.write_text(right)
+        eventually(lambda: client.is_model_ready("mlp"), "version 1 serves")
+        eventually(lambda: daemon.metric("stoker_model_state") == 1, "it is in one state")
+        assert daemon.metric("stoker_model_state", state="serving") == 1
+        assert daemon.stop() == 0
+
+
 def test_a_removed_model_is_unloaded(repository, start) -> None:
     root = repository("mlp", "renamed")
     with start(root, POLL, "--no-compile") as daemon, daemon.client() as client:
