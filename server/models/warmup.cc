@@ -547,6 +547,10 @@ void ModelVersion::LeaveToForm(const WarmupStep& step, const Verdict& verdict) {
   slot.Demote(absl::StrCat("dynamic: ", reason));
   UpdateFloors();
   UpdateWarmupGauge();
+  // Eager's runs until now say nothing of the form's.
+  if (verdict.fastest_seconds > 0) {
+    batcher_.ResetCost(step.bucket, absl::Seconds(verdict.fastest_seconds));
+  }
 }
 
 absl::StatusOr<DimensionSizes> ModelVersion::RunSizes(
