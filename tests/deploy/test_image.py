@@ -122,7 +122,7 @@ def warm_volume(docker: Docker, images: None, models: Path) -> Iterator[str]:
 
 def expect_size(docker: Docker, image: str) -> None:
     layers = docker.layers(image)
-    sizes = [(layer.bytes // MB, layer.zstd_bytes // MB) for layer in layers]
+    sizes = [(round(layer.bytes / MB, 1), round(layer.zstd_bytes / MB, 1)) for layer in layers]
     print(f"{image}: {docker.inspect(image)['Size'] / MB:.1f} MB, layers (MB, zstd MB): {sizes}")
     assert docker.inspect(image)["Size"] <= MOST_BYTES[image], sizes
     assert sum(layer.zstd_bytes for layer in layers) <= MOST_PACKED, sizes
