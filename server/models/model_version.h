@@ -224,7 +224,10 @@ class ModelVersion final : private BatchRunner {
   void StoreVerdict(const ArtifactKey& key, const Verdict& verdict) const;
   // FAILED_PRECONDITION when what model.yaml says of padding is wrong.
   absl::Status ProvePadding(Executable& eager);
-  // Settles a bucket whose own code isn't.
+  // Settles a bucket that needs no code of its own, where a form takes it:
+  // false where none does, or it was asked for.
+  bool LeaveToForm(const WarmupStep& step);
+  // Settles one whose own code isn't worth having.
   void LeaveToForm(const WarmupStep& step, const Verdict& verdict);
   void Promote(const WarmupStep& step, const CacheEntry& entry,
                std::vector<std::shared_ptr<Executable>> executables,

@@ -9,6 +9,7 @@
 #include "base/absl_view.h"
 #include "base/sha256.h"
 #include "kernel_cache/kernel_cache.h"
+#include "models/warmup_plan.h"
 
 namespace stoker {
 namespace {
@@ -25,8 +26,6 @@ bool CanBePadded(const ModelSpec& spec) {
   return true;
 }
 
-// Compiled code with dynamic dimensions is for two and more.
-constexpr int64_t kLeastDynamicSize = 2;
 // Of a dimension, where there is no bucket to go by.
 constexpr int64_t kUsualSize = 16;
 // Of a run at a dimension's largest size, as a multiple of the largest bucket.

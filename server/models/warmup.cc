@@ -64,11 +64,6 @@ absl::Status ModelVersion::Load() {
       .Set(static_cast<double>(spec_->weights_bytes));
   std::vector<const WarmupStep*> missing;
   if (spec_->compile.enabled && deps_.cache != nullptr) {
-    for (const WarmupStep& step : plan_) {
-      if (step.wanted) continue;
-      slots_[static_cast<size_t>(step.bucket)].Demote(
-          "dynamic: model.yaml says 'dynamic: only'");
-    }
     // Whether a bucket's own code is worth having depends on the forms.
     for (const bool forms : {true, false}) {
       RETURN_IF_ERROR(SettleFromCache(Steps(forms), missing));
@@ -90,7 +85,7 @@ absl::Status ModelVersion::Load() {
 std::vector<const WarmupStep*> ModelVersion::Steps(bool forms) const {
   std::vector<const WarmupStep*> steps;
   for (const WarmupStep& step : plan_) {
-    if (step.wanted && step.dynamic() == forms) steps.push_back(&step);
+    if (step.dynamic() == forms) steps.push_back(&step);
   }
   return steps;
 }
@@ -102,6 +97,7 @@ absl::Status ModelVersion::SettleFromCache(
   std::vector<CacheEntry> entries;  // of these
   for (const WarmupStep* step : steps) {
     if (stopping()) return absl::CancelledError("stopped while loading");
+    if (LeaveToForm(*step) || (!step->wanted && !FormsSettled())) continue;
     const std::optional<CacheEntry> entry =
         deps_.cache->Lookup(step->request.key);
     if (!entry.has_value()) {
@@ -251,6 +247,7 @@ void ModelVersion::WarmUp() {
   for (const WarmupStep* step : steps) {
     if (stopping()) return;
     if (slots_[static_cast<size_t>(step->bucket)].settled()) continue;
+    if (LeaveToForm(*step)) continue;
     const std::optional<CacheEntry> entry =
         deps_.cache->Lookup(step->request.key);
     if (entry.has_value()) {
@@ -320,6 +317,7 @@ void ModelVersion::SubmitCompiles() {
     const WarmupStep& step = *to_compile_.front();
     if (!step.dynamic() && !FormsSettled()) return;
     to_compile_.pop_front();
+    if (LeaveToForm(step)) continue;
     if (std::optional<std::string> why = BeyondBudget()) {
       FallBack(step.bucket, "budget", *std::move(why));
       continue;
@@ -533,6 +531,15 @@ absl::StatusOr<bool> ModelVersion::BeatsDynamic(const WarmupStep& step,
   return verdict.over_dynamic->faster;
 }
 
+bool ModelVersion::LeaveToForm(const WarmupStep& step) {
+  if (step.wanted || FormBehind(step) < 0) return false;
+  slots_[static_cast<size_t>(step.bucket)].Demote(
+      "dynamic: model.yaml says 'dynamic: only'");
+  UpdateFloors();
+  UpdateWarmupGauge();
+  return true;
+}
+
 void ModelVersion::LeaveToForm(const WarmupStep& step, const Verdict& verdict) {
   BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
   const std::string reason = absl::StrFormat(
@@ -638,7 +645,8 @@ void ModelVersion::MeasureAgain() {
   for (const WarmupStep& step : plan_) {
     if (stopping()) break;
     Verdict verdict;
-    if (!step.wanted || !StoredVerdict(step.request.key, verdict)) continue;
+    if (!StoredVerdict(step.request.key, verdict)) continue;
+    if (!step.wanted && FormBehind(step) >= 0) continue;
     const bool doubtful =
         !verdict.clear || verdict.measured_on != deps_.machine;
     if (!doubtful || verdict.refusal == "parity") continue;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace stoker {
@@ -98,6 +99,21 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
   return factors;
 }
 
+// Whether code of any of the forms can be for the bucket's sizes.
+bool MayBeTaken(const ShapeBucket& bucket,
+                const std::vector<ShapeBucket>& forms) {
+  return absl::c_any_of(forms, [&bucket](const ShapeBucket& form) {
+    for (size_t i = 0; i < form.sizes.size(); ++i) {
+      const bool open = form.sizes[i] == kAnySize;
+      if (open ? bucket.sizes[i] < kLeastDynamicSize
+               : bucket.sizes[i] != form.sizes[i]) {
+        return false;
+      }
+    }
+    return true;
+  });
+}
+
 }  // namespace
 
 std::vector<ShapeBucket> SizesOfForms(const ModelSpec& spec) {
@@ -123,7 +139,8 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
                                        const std::string& device) {
   const std::vector<std::string> names = spec.DimensionNames();
   std::vector<ShapeBucket> all = spec.buckets;
-  for (ShapeBucket& form : SizesOfForms(spec)) all.push_back(std::move(form));
+  const std::vector<ShapeBucket> forms = SizesOfForms(spec);
+  all.insert(all.end(), forms.begin(), forms.end());
   std::vector<WarmupStep> plan;
   for (size_t b = 0; b < all.size(); ++b) {
     const ShapeBucket& bucket = all[b];
@@ -135,14 +152,14 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
       if (bucket.sizes[i] == kAnySize) continue;
       sizes[spec.dimensions[i].symbol] = bucket.sizes[i];
     }
-    plan.push_back(
-        {static_cast<int>(b),
-         bucket,
-         name,
-         {key, factors, spec.Label(), name, spec.program_path,
-          spec.compile.passes_path, sizes, threads, toolchain.cpu.march,
-          toolchain.cpu.simdlen, device},
-         IsDynamic(bucket) || spec.compile.dynamic != DynamicForms::kInstead});
+    plan.push_back({static_cast<int>(b),
+                    bucket,
+                    name,
+                    {key, factors, spec.Label(), name, spec.program_path,
+                     spec.compile.passes_path, sizes, threads,
+                     toolchain.cpu.march, toolchain.cpu.simdlen, device},
+                    spec.compile.dynamic != DynamicForms::kInstead ||
+                        IsDynamic(bucket) || !MayBeTaken(bucket, forms)});
   }
   return plan;
 }

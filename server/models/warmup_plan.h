@@ -1,6 +1,7 @@
 // What a version's warm-up has to do: pure data, made from the spec.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,13 @@ struct WarmupStep {
   ShapeBucket sizes;
   std::string name;        // "batch=8,tokens=32"
   CompileRequest request;  // the artifact's key, and how to make it
-  bool wanted = true;      // false: left to a dynamic form, never compiled
+  bool wanted = true;      // false: only where no dynamic form takes it
 
   bool dynamic() const { return IsDynamic(sizes); }
 };
+
+// The smallest size of an open dimension that compiled code is for.
+inline constexpr int64_t kLeastDynamicSize = 2;
 
 // What is compiled with dynamic dimensions, where model.yaml asks for it: the
 // program for any sizes, and, because such code is for two rows or more, for

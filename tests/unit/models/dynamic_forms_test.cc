@@ -253,6 +253,18 @@ TEST_F(DynamicFormsTest, BucketsNeedNoCodeOfTheirOwnWhereItServesInstead) {
   EXPECT_EQ(Answered("dynamic", "batch=8"), 1);
 }
 
+TEST_F(DynamicFormsTest, ABucketThatNoFormTakesNeedsItsOwnCodeAllTheSame) {
+  spec_->compile.dynamic = DynamicForms::kInstead;
+  spec_->buckets = {{{1}}, {{8}}};
+  Compiled(0, {{"tier", "aot"}, {"milliseconds", 5}});
+  Compiled(2, {{"tier", "dynamic"}, {"milliseconds", 10}, {"least", 2}});
+  Serve();
+  EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
+  EXPECT_EQ(Slot(1).state, BucketState::kDynamic);
+  EXPECT_EQ(TierOf(1), "aot");
+  EXPECT_EQ(TierOf(3), "dynamic");
+}
+
 TEST_F(DynamicFormsTest, WhenItIsLostEagerAnswers) {
   Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
   Serve();

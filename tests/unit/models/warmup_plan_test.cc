@@ -75,6 +75,19 @@ TEST(WarmupPlanTest, DynamicFormsComeBehindTheBuckets) {
   EXPECT_NE(plan[2].request.key, plan[3].request.key);
 }
 
+TEST(WarmupPlanTest, WithFormsInsteadOnlyWhatTheyAreNotForIsWanted) {
+  Inputs in = TokenModel();
+  in.spec.batch_dimension = 0;
+  in.spec.compile.dynamic = DynamicForms::kInstead;
+  in.spec.buckets = {{{1, 16}}, {{8, 32}}, {{8, 1}}};
+  const std::vector<WarmupStep> plan = Plan(in);
+  ASSERT_EQ(plan.size(), 5u);
+  EXPECT_FALSE(plan[0].wanted);
+  EXPECT_FALSE(plan[1].wanted);
+  EXPECT_TRUE(plan[2].wanted) << "a single token";
+  EXPECT_TRUE(plan[3].wanted && plan[4].wanted);
+}
+
 TEST(WarmupPlanTest, OneRowNeedsNoFormWhereTheBatchIsAllThereIs) {
   Inputs in = TokenModel();
   in.spec.batch_dimension = 0;
