@@ -135,8 +135,8 @@ std::vector<CandidateCheck::Case> CandidateCheck::Cases(
   const bool dynamic = IsDynamic(bucket);
   std::vector<Case> cases;
   if (dynamic) {
-    for (DimensionSizes& sizes : SizesOfForm(spec, bucket)) {
-      if (!candidate.Takes(ShapesOf(spec, sizes))) continue;
+    for (DimensionSizes& sizes :
+         SizesTaken(spec, SizesOfForm(spec, bucket), candidate)) {
       cases.push_back(
           {{.seed = cases.size(), .sizes = std::move(sizes)}, nullptr});
     }
@@ -235,9 +235,7 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
   if (IsDynamic(bucket)) {
     timed = SizesOfForm(spec, bucket);
     timed.resize(std::min(timed.size(), kTimedSizesOfForm));
-    std::erase_if(timed, [&](const DimensionSizes& sizes) {
-      return !candidate.Takes(ShapesOf(spec, sizes));
-    });
+    timed = SizesTaken(spec, std::move(timed), candidate);
   }
   std::optional<Verdict> worst;
   for (const DimensionSizes& sizes : timed) {

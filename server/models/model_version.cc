@@ -357,7 +357,7 @@ void ModelVersion::LetEagerGo() {
 
 void ModelVersion::FallBack(int bucket, std::string_view reason_label,
                             std::string reason) {
-  BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
+  const BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
   deps_.metrics
       ->Counter(metric::kFallbacks, With(labels_, "reason", reason_label))
       .Add();
@@ -366,10 +366,14 @@ void ModelVersion::FallBack(int bucket, std::string_view reason_label,
                         absl::StrCat(spec_->Label(), " ", slot.name()),
                         reason_label, reason);
   }
-  slot.Demote(absl::StrCat(Absl(reason_label), ": ", reason));
-  UpdateFloors();
+  Demote(bucket, absl::StrCat(Absl(reason_label), ": ", reason));
   spdlog::warn("{} {}: stays on {} ({}): {}", spec_->Label(), slot.name(),
                BucketStateName(slot.Read().state), reason_label, reason);
+}
+
+void ModelVersion::Demote(int index, std::string why) {
+  slots_[static_cast<size_t>(index)].Demote(std::move(why));
+  UpdateFloors();
   UpdateWarmupGauge();
 }
 

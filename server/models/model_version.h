@@ -165,6 +165,8 @@ class ModelVersion final : private BatchRunner {
   int FormFor(int thread, absl::Span<const Tensor> inputs) const;
   // Says of each bucket without code of its own what runs there.
   void UpdateFloors();
+  // Settles a slot on the tier below; `why`, for people.
+  void Demote(int index, std::string why);
   // Where the instances run, for the log.
   std::string WhereItRuns() const;
   // FAILED_PRECONDITION, with their names and keys, when the cache lacks

@@ -63,6 +63,15 @@ std::vector<Tensor> ShapesOf(const ModelSpec& spec,
   return shapes;
 }
 
+std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
+                                       std::vector<DimensionSizes> sizes,
+                                       const Executable& executable) {
+  std::erase_if(sizes, [&](const DimensionSizes& one) {
+    return !executable.Takes(ShapesOf(spec, one));
+  });
+  return sizes;
+}
+
 std::vector<Tensor> InputsOf(const ModelSpec& spec,
                              absl::Span<const int64_t> sizes, uint64_t seed) {
   std::vector<InputDomain> domains;

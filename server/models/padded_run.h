@@ -27,6 +27,11 @@ Shape ShapeOf(const InputSpec& input, absl::Span<const int64_t> sizes);
 std::vector<Tensor> ShapesOf(const ModelSpec& spec,
                              absl::Span<const int64_t> sizes);
 
+// Those of the sizes that the executable is for.
+std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
+                                       std::vector<DimensionSizes> sizes,
+                                       const Executable& executable);
+
 // Inputs of these sizes, from the ranges that the spec declares.
 std::vector<Tensor> InputsOf(const ModelSpec& spec,
                              absl::Span<const int64_t> sizes, uint64_t seed);

@@ -533,15 +533,11 @@ absl::StatusOr<bool> ModelVersion::BeatsDynamic(const WarmupStep& step,
 
 bool ModelVersion::LeaveToForm(const WarmupStep& step) {
   if (step.wanted || FormBehind(step) < 0) return false;
-  slots_[static_cast<size_t>(step.bucket)].Demote(
-      "dynamic: model.yaml says 'dynamic: only'");
-  UpdateFloors();
-  UpdateWarmupGauge();
+  Demote(step.bucket, "dynamic: model.yaml says 'dynamic: only'");
   return true;
 }
 
 void ModelVersion::LeaveToForm(const WarmupStep& step, const Verdict& verdict) {
-  BucketSlot& slot = slots_[static_cast<size_t>(step.bucket)];
   const std::string reason = absl::StrFormat(
       "%.2f times as fast as the dynamic form, which serves it without a "
       "package more",
@@ -551,9 +547,7 @@ void ModelVersion::LeaveToForm(const WarmupStep& step, const Verdict& verdict) {
       .Add();
   spdlog::info("{} {}: left to the dynamic form: {}", spec_->Label(), step.name,
                reason);
-  slot.Demote(absl::StrCat("dynamic: ", reason));
-  UpdateFloors();
-  UpdateWarmupGauge();
+  Demote(step.bucket, absl::StrCat("dynamic: ", reason));
   // Eager's runs until now say nothing of the form's.
   if (verdict.fastest_seconds > 0) {
     batcher_.ResetCost(step.bucket, absl::Seconds(verdict.fastest_seconds));
@@ -563,9 +557,9 @@ void ModelVersion::LeaveToForm(const WarmupStep& step, const Verdict& verdict) {
 absl::StatusOr<DimensionSizes> ModelVersion::RunSizes(
     const WarmupStep& step, const Executable& opened) const {
   if (!step.dynamic()) return step.sizes.sizes;
-  for (DimensionSizes& sizes : SizesOfForm(*spec_, step.sizes)) {
-    if (opened.Takes(ShapesOf(*spec_, sizes))) return std::move(sizes);
-  }
+  std::vector<DimensionSizes> taken =
+      SizesTaken(*spec_, SizesOfForm(*spec_, step.sizes), opened);
+  if (!taken.empty()) return std::move(taken.front());
   return absl::FailedPreconditionError(
       "the compiled code takes none of the sizes that it was to be tried at");
 }

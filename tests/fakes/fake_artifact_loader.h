@@ -19,7 +19,6 @@
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_executable.h"
 #include "tests/fakes/fake_loader.h"
-#include "tests/fakes/tensors.h"
 
 namespace stoker {
 
@@ -56,15 +55,7 @@ class FakeArtifactLoader : public TorchlessLoader {
  private:
   std::shared_ptr<FakeExecutable> Make(const std::string& tier,
                                        absl::Duration run, int64_t least) {
-    auto executable = std::make_shared<FakeExecutable>(
-        tier, [](absl::Span<const Tensor> inputs) {
-          RunResult result;
-          for (const Tensor& input : inputs) {
-            result.outputs.push_back(MakeTensor<float>(
-                DataType::kFp32, input.shape, ValuesOf<float>(input)));
-          }
-          return result;
-        });
+    auto executable = std::make_shared<FakeExecutable>(tier, AsTheyCame);
     executable->TakeTime(clock_, run);
     executable->OnlyTake([least](absl::Span<const Tensor> inputs) {
       return std::all_of(

@@ -23,6 +23,7 @@
 #include "absl/types/span.h"
 #include "runner/executable.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 
@@ -30,6 +31,16 @@ class FakeExecutionContext : public ExecutionContext {
  public:
   explicit FakeExecutionContext(int threads = 1) : ExecutionContext(threads) {}
 };
+
+// The script of a program that answers its inputs, floats all of them.
+inline absl::StatusOr<RunResult> AsTheyCame(absl::Span<const Tensor> inputs) {
+  RunResult result;
+  for (const Tensor& input : inputs) {
+    result.outputs.push_back(MakeTensor<float>(DataType::kFp32, input.shape,
+                                               ValuesOf<float>(input)));
+  }
+  return result;
+}
 
 class FakeExecutable : public Executable {
  public:

@@ -20,6 +20,7 @@
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/tensors.h"
 #include "tests/unit/kernel_cache/staged_artifact.h"
+#include "tests/unit/models/row_model.h"
 
 namespace stoker {
 namespace {
@@ -28,20 +29,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-// y = x, row by row, in a bucket of 8 rows, and a form of any number.
-std::shared_ptr<ModelSpec> RowModel() {
-  auto spec = std::make_shared<ModelSpec>();
-  spec->name = "rows";
-  spec->program_path = "/models/rows/1/model.pt2";
-  spec->program_digest = std::string(64, 'a');
-  spec->dimensions = {{"batch", "s0", 1, 64, true}};
-  spec->inputs.resize(1);
-  spec->inputs[0].name = "x";
-  spec->inputs[0].dims = {DimExpr::Dimension(0)};
-  spec->outputs = {{"y", DataType::kFp32, {DimExpr::Dimension(0)}}};
-  spec->batch_dimension = 0;
-  spec->max_batch_size = 8;
-  spec->buckets = {{{8}}};
+// In a bucket of 8 rows, and a form of any number.
+std::shared_ptr<ModelSpec> DynamicModel() {
+  auto spec = RowModel({{{8}}});
   spec->compile.dynamic = DynamicForms::kBeside;
   spec->weights_bytes = 1;
   return spec;
@@ -103,23 +93,7 @@ class DynamicFormsTest : public ::testing::Test {
   }
   // The tier that answers a request of so many rows.
   std::string TierOf(int64_t rows) {
-    auto task = std::make_unique<InferTask>();
-    task->inputs = {
-        MakeTensor<float>(DataType::kFp32, {rows},
-                          std::vector<float>(static_cast<size_t>(rows), 1))};
-    task->sizes = {rows};
-    task->rows = rows;
-    absl::Mutex mu;
-    absl::StatusOr<InferResult> answer = absl::UnknownError("");
-    bool done = false;
-    task->on_done = [&](absl::StatusOr<InferResult> result) {
-      const absl::MutexLock lock(&mu);
-      answer = std::move(result);
-      done = true;
-    };
-    EXPECT_TRUE(version_->Submit(task).ok());
-    const absl::MutexLock lock(&mu);
-    mu.Await(absl::Condition(&done));
+    const absl::StatusOr<InferResult> answer = AskForRows(*version_, rows);
     if (!answer.ok()) return answer.status().ToString();
     EXPECT_EQ(answer->outputs[0].shape, Shape{rows});
     version_->stats().RecordSuccess(*answer, rows, absl::ZeroDuration(),
@@ -137,7 +111,7 @@ class DynamicFormsTest : public ::testing::Test {
   DeviceTurns turns_{2, clock_};
   std::unique_ptr<KernelCache> cache_;
   FakeArtifactLoader loader_{clock_};
-  std::shared_ptr<ModelSpec> spec_ = RowModel();
+  std::shared_ptr<ModelSpec> spec_ = DynamicModel();
   std::unique_ptr<ModelVersion> version_;
 };
 

@@ -18,6 +18,7 @@
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/tensors.h"
 #include "tests/unit/kernel_cache/staged_artifact.h"
+#include "tests/unit/models/row_model.h"
 
 namespace stoker {
 namespace {
@@ -30,31 +31,11 @@ using testing::StartsWith;
 const GpuTarget kTarget{
     .arch = "sm_90", .sms = 132, .memory_gib = 79, .driver = "580"};
 
-// y = x, row by row, in buckets of 1, 8 and 4 rows.
-std::shared_ptr<ModelSpec> RowModel() {
-  auto spec = std::make_shared<ModelSpec>();
-  spec->name = "rows";
-  spec->program_path = "/models/rows/1/model.pt2";
-  spec->program_digest = std::string(64, 'a');
-  spec->dimensions = {{"batch", "s0", 1, 64, true}};
-  spec->inputs.resize(1);
-  spec->inputs[0].name = "x";
-  spec->inputs[0].dims = {DimExpr::Dimension(0)};
-  spec->outputs = {{"y", DataType::kFp32, {DimExpr::Dimension(0)}}};
-  spec->batch_dimension = 0;
-  spec->max_batch_size = 8;
-  spec->buckets = {{{1}}, {{8}}, {{4}}};
+// In buckets of 1, 8 and 4 rows.
+std::shared_ptr<ModelSpec> GpuModel() {
+  auto spec = RowModel({{{1}}, {{8}}, {{4}}});
   spec->devices = {*ParseDevice("cuda:0")};
   return spec;
-}
-
-absl::StatusOr<RunResult> Same(absl::Span<const Tensor> inputs) {
-  RunResult result;
-  for (const Tensor& input : inputs) {
-    result.outputs.push_back(MakeTensor<float>(DataType::kFp32, input.shape,
-                                               ValuesOf<float>(input)));
-  }
-  return result;
 }
 
 class GraphsTest : public ::testing::Test {
@@ -113,23 +94,7 @@ class GraphsTest : public ::testing::Test {
   }
   // The tier that answers a request of so many rows.
   std::string TierOf(int64_t rows) {
-    auto task = std::make_unique<InferTask>();
-    task->inputs = {
-        MakeTensor<float>(DataType::kFp32, {rows},
-                          std::vector<float>(static_cast<size_t>(rows), 1))};
-    task->sizes = {rows};
-    task->rows = rows;
-    absl::Mutex mu;
-    absl::StatusOr<InferResult> answer = absl::UnknownError("");
-    bool done = false;
-    task->on_done = [&](absl::StatusOr<InferResult> result) {
-      const absl::MutexLock lock(&mu);
-      answer = std::move(result);
-      done = true;
-    };
-    EXPECT_TRUE(version_->Submit(task).ok());
-    const absl::MutexLock lock(&mu);
-    mu.Await(absl::Condition(&done));
+    const absl::StatusOr<InferResult> answer = AskForRows(*version_, rows);
     return answer.ok() ? std::string(answer->tier) : answer.status().ToString();
   }
 
@@ -138,9 +103,9 @@ class GraphsTest : public ::testing::Test {
   MetricRegistry metrics_;
   DeviceTurns turns_{2, clock_};
   std::unique_ptr<KernelCache> cache_;
-  FakeGpuLoader gpu_{clock_, Same};
+  FakeGpuLoader gpu_{clock_, AsTheyCame};
   Toolchain toolchain_;
-  std::shared_ptr<ModelSpec> spec_ = RowModel();
+  std::shared_ptr<ModelSpec> spec_ = GpuModel();
   std::unique_ptr<ModelVersion> version_;
 };
 

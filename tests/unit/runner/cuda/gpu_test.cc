@@ -228,6 +228,12 @@ class RecordingTest : public GpuTest {
   std::vector<float> Read(const at::Tensor& tensor) {
     return ValuesOf(tensor.cpu());
   }
+  // As after a capture that failed: on a stream of its own again.
+  void RenewStream() {
+    guard_.reset();
+    context().RenewGraphStream();
+    guard_.emplace(context().graph_stream());
+  }
 
   const c10::InferenceMode mode_;
   std::optional<c10::cuda::CUDAStreamGuard> guard_;
@@ -261,9 +267,7 @@ TEST_F(RecordingTest, AnExceptionInACaptureLeavesNothingBehind) {
                }),
                std::runtime_error);
   // The allocator serves this thread as before, and another stream captures.
-  guard_.reset();
-  context().RenewGraphStream();
-  guard_.emplace(context().graph_stream());
+  RenewStream();
   EXPECT_EQ(Read(x + 1), std::vector<float>(100, 2));
   at::Tensor y;
   const auto graph = Record([&] { y = x * 3; });
@@ -275,9 +279,7 @@ TEST_F(RecordingTest, AnExceptionInACaptureLeavesNothingBehind) {
 TEST_F(RecordingTest, CapturesGoOnAfterTheLastGraphOfAPoolIsGone) {
   const at::Tensor x = at::ones({100}, options_);
   EXPECT_ANY_THROW(Record([&] { throw std::runtime_error("the first"); }));
-  guard_.reset();
-  context().RenewGraphStream();
-  guard_.emplace(context().graph_stream());
+  RenewStream();
   for (int i = 0; i < 3; ++i) {
     at::Tensor y;
     const auto graph = Record([&] { y = x * 3; });
@@ -291,9 +293,7 @@ TEST_F(RecordingTest, AFailedCaptureLeavesTheRandomGeneratorAndOtherGraphs) {
   at::Tensor y;
   const auto graph = Record([&] { y = Slowly(x); });
   EXPECT_ANY_THROW(Record([&] { throw std::runtime_error("the second"); }));
-  guard_.reset();
-  context().RenewGraphStream();
-  guard_.emplace(context().graph_stream());
+  RenewStream();
   EXPECT_NO_THROW(at::rand({100}, options_).sum().item());
   // Its memory is its own still, whatever others take.
   c10::cuda::CUDACachingAllocator::emptyCache();
@@ -306,9 +306,7 @@ TEST_F(RecordingTest, WhatWaitsForTheDeviceCannotBeCaptured) {
   const at::Tensor x = at::ones({100}, options_);
   EXPECT_ANY_THROW(Record([&] { x.sum().item(); }));
   cudaGetLastError();
-  guard_.reset();
-  context().RenewGraphStream();
-  guard_.emplace(context().graph_stream());
+  RenewStream();
   EXPECT_EQ(Read(x * 5), std::vector<float>(100, 5));
   EXPECT_TRUE(gpu().health().Check().ok());
 }
