@@ -1,6 +1,6 @@
 // What a load test does: the model, what its requests look like, and the steps.
 // Plain values; read from a YAML file, or made from command-line flags.
-// scenarios/README.md explains every field.
+// loadtest/README.md explains every field.
 #pragma once
 
 #include <cstdint>

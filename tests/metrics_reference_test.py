@@ -1,4 +1,4 @@
-"""Holds README.md's metrics reference to server/metrics/catalog.h.
+"""Holds the metrics reference of deploy/operations.md to server/metrics/catalog.h.
 
 The reference is a table whose rows begin with the metric's name and its labels,
 
@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+MANUAL = "deploy/operations.md"
 
 STRING = r'"(?:[^"\\]|\\.)*"'
 DEFINITION = re.compile(
@@ -61,11 +62,11 @@ def parse_catalog(header: str) -> list[Metric]:
     return metrics
 
 
-def differences(metrics: list[Metric], readme: str) -> list[str]:
+def differences(metrics: list[Metric], manual: str) -> list[str]:
     """What is wrong with the reference, one line each."""
     wrong = []
     rows: dict[str, frozenset[str]] = {}
-    for match in ROW.finditer(readme):
+    for match in ROW.finditer(manual):
         if match["name"] in rows:
             wrong.append(f"{match['name']} has two rows")
         rows[match["name"]] = frozenset(re.findall(r"\w+", match["labels"]))
@@ -96,9 +97,9 @@ def test_all_returns_every_definition() -> None:
     assert sorted(re.findall(r"k\w+", listed[1])) == sorted(metric.symbol for metric in catalog())
 
 
-def test_the_readme_names_every_metric_with_its_labels() -> None:
-    wrong = differences(catalog(), (REPOSITORY / "README.md").read_text())
-    assert not wrong, "README.md, metrics reference:\n" + "\n".join(wrong)
+def test_the_manual_names_every_metric_with_its_labels() -> None:
+    wrong = differences(catalog(), (REPOSITORY / MANUAL).read_text())
+    assert not wrong, f"{MANUAL}, metrics reference:\n" + "\n".join(wrong)
 
 
 PLANTED = """

@@ -1,6 +1,6 @@
 // Counters, gauges and histograms, and the text that Prometheus scrapes.
 // All names live in one catalogue (metrics/catalog.h), so that a reader finds
-// each one's meaning, unit and labels in one place, and the README's table can
+// each one's meaning, unit and labels in one place, and the manual's table can
 // be checked.
 //
 // Thread-safe. Metric objects live as long as the registry; look them up once,

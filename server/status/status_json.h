@@ -1,5 +1,5 @@
 // A Status as JSON: what /status.json answers and `stokerctl status` reads.
-// README.md lists the fields.
+// deploy/operations.md lists the fields.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-"""The README's way from a build step to a frozen server, line by line as it is printed there."""
+"""deploy/operations.md's way from a build step to a frozen server, line by line as it is printed there."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ LOCAL_REGISTRY = (
 
 
 def blocks() -> list[str]:
-    """The shell commands of the README's section."""
-    section = (REPO / "README.md").read_text().split("### Rolling out")[1].split("\n### ")[0]
+    """The shell commands of the manual's section."""
+    manual = (REPO / "deploy/operations.md").read_text()
+    section = manual.split("## Rolling out")[1].split("\n## ")[0]
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
 
 
-def test_every_line_of_the_readme(
+def test_every_line_of_the_manual(
     kept: Path,
     registry: str,
     repository: Callable[..., Path],
