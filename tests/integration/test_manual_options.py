@@ -1,0 +1,73 @@
+"""Proves that the manuals list the options and commands that the programs have, with their defaults."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.daemon import REPO, STOKERCTL, STOKERD
+
+CONFIG = (REPO / "config/README.md").read_text()
+OPERATIONS = (REPO / "deploy/operations.md").read_text()
+# Defaults that depend on the machine, which the manual describes instead.
+OF_THE_MACHINE = {"--cache", "--max-request-memory-mb", "--compile-jobs"}
+
+
+def help_of(program: Path, *command: str) -> str:
+    return subprocess.run([program, *command, "--help"], check=True, capture_output=True, text=True, timeout=30).stdout
+
+
+def options(text: str) -> dict[str, str]:
+    """Long names → what stands behind them, such as "FLOAT:> 0=120"; "" for a flag."""
+    found = {}
+    for names, rest in re.findall(r"^  ((?:-\w,)?--[\w,-]+)(?: (.*))?$", text, re.MULTILINE):
+        for name in re.findall(r"--[\w-]+", names):
+            found[name] = rest
+    return found
+
+
+def table(text: str) -> dict[str, str]:
+    """Options of the manual's tables → their default, without backticks."""
+    rows = {}
+    for names, default in re.findall(r"^\| ((?:`--[\w-]+`(?:, )?)+) \| ([^|]*)\|", text, re.MULTILINE):
+        for name in re.findall(r"--[\w-]+", names):
+            assert name not in rows, f"{name} has two rows"
+            rows[name] = default.strip().strip("`")
+    return rows
+
+
+def test_the_options_of_stokerd() -> None:
+    known = options(help_of(STOKERD))
+    assert len(known) > 30
+    assert set(table(CONFIG)) | {"--help", "--version"} == set(known)
+
+
+def test_the_defaults_of_stokerd() -> None:
+    said = table(CONFIG)
+    compared = 0
+    for name, rest in options(help_of(STOKERD)).items():
+        default = re.search(r"=(\S+)", re.sub(r">= ?", "", rest))
+        if name in said and default and name not in OF_THE_MACHINE | {"--compiler-folder"}:
+            assert said[name] == default[1], name
+            compared += 1
+    assert compared >= 12
+
+
+def commands(*of: str) -> set[str]:
+    listed = help_of(STOKERCTL, *of).split("Subcommands:\n")[1]
+    return set(re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE))
+
+
+@pytest.mark.parametrize("of", [(), ("cache",)])
+def test_the_commands_of_stokerctl(of: tuple[str, ...]) -> None:
+    rows = re.findall(r"^\| (`stokerctl [^|]*) \|", OPERATIONS, re.MULTILINE)
+    prefix = " ".join(("`stokerctl", *of, ""))
+    named: set[str] = set()
+    for row in rows:
+        if not row.startswith(prefix) or (not of and row.startswith("`stokerctl cache")):
+            continue
+        named |= set(re.findall(r"[a-z-]+", re.sub(r"\[?[A-Z]+\]?", "", row.removeprefix(prefix))))
+    assert named == commands(*of) - {"cache"}
