@@ -45,7 +45,7 @@ CUDA_OPTIONS = {
 ARTIFACT = "model.so"
 EXTERN_NODES = "model.json"
 
-# Part of every artifact's key: change it together with the one in server/models/warmup_plan.cc
+# Part of every artifact's key: change it together with the one in server/planning/warmup_plan.cc
 # whenever other code may come out of the same program.
 RECIPE = "6"
 

@@ -12,10 +12,10 @@
 #include "base/text_table.h"
 #include "ctl/output.h"
 #include "ctl/planned_buckets.h"
-#include "models/placement.h"
-#include "models/traffic.h"
-#include "models/warmup_plan.h"
 #include "nlohmann/json.hpp"
+#include "planning/placement.h"
+#include "planning/traffic.h"
+#include "planning/warmup_plan.h"
 
 namespace stoker {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernel_cache/kernel_cache.h"
-#include "models/bucket_choice.h"
+#include "planning/bucket_choice.h"
 #include "repository/model_repository.h"
 #include "runner/toolchain.h"
 

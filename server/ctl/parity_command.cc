@@ -14,8 +14,8 @@
 #include "ctl/cache_commands.h"
 #include "ctl/output.h"
 #include "ctl/planned_buckets.h"
-#include "models/parity_cases.h"
 #include "nlohmann/json.hpp"
+#include "planning/parity_cases.h"
 #include "promotion/verdict.h"
 
 namespace stoker {

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "models/bucket_choice.h"
-#include "models/placement.h"
-#include "models/traffic.h"
+#include "planning/bucket_choice.h"
+#include "planning/placement.h"
+#include "planning/traffic.h"
 
 namespace stoker {
 

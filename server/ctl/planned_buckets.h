@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernel_cache/kernel_cache.h"
-#include "models/warmup_plan.h"
+#include "planning/warmup_plan.h"
 #include "repository/model_repository.h"
 #include "runner/toolchain.h"
 

@@ -9,9 +9,9 @@
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "models/padded_run.h"
-#include "models/parity_cases.h"
+#include "planning/parity_cases.h"
 #include "promotion/parity_check.h"
-#include "promotion/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 namespace stoker {
 namespace {

@@ -15,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "batching/batcher.h"
-#include "models/parity_cases.h"
 #include "models/reference_run.h"
+#include "planning/parity_cases.h"
 #include "promotion/parity_check.h"
 #include "promotion/profitability_check.h"
 #include "promotion/verdict.h"
@@ -48,7 +48,7 @@ class CandidateCheck {
 
   struct Evidence {
     Verdict verdict;
-    // Inputs and both answers, as a tensor file (promotion/tensor_file.h), when
+    // Inputs and both answers, as a tensor file (tensor/tensor_file.h), when
     // parity failed and they are not too large.
     std::string reproducer;
   };

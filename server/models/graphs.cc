@@ -10,8 +10,8 @@
 #include "metrics/catalog.h"
 #include "models/model_version.h"
 #include "models/padded_run.h"
-#include "models/parity_cases.h"
 #include "models/version_labels.h"
+#include "planning/parity_cases.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {

@@ -13,11 +13,11 @@
 #include "base/absl_view.h"
 #include "base/thread.h"
 #include "metrics/catalog.h"
-#include "models/bucket_choice.h"
 #include "models/model_version.h"
-#include "models/placement.h"
-#include "models/traffic.h"
 #include "models/version_policy.h"
+#include "planning/bucket_choice.h"
+#include "planning/placement.h"
+#include "planning/traffic.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {

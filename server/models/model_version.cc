@@ -12,9 +12,9 @@
 #include "metrics/catalog.h"
 #include "metrics/recent_refusals.h"
 #include "models/padded_run.h"
-#include "models/parity_cases.h"
-#include "models/placement.h"
 #include "models/version_labels.h"
+#include "planning/parity_cases.h"
+#include "planning/placement.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {

@@ -7,7 +7,7 @@
 #include "base/status_macros.h"
 #include "batching/batch.h"
 #include "batching/scatter.h"
-#include "models/parity_cases.h"
+#include "planning/parity_cases.h"
 #include "promotion/seeded_inputs.h"
 
 namespace stoker {

@@ -8,7 +8,7 @@
 #include "base/communicate.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
-#include "promotion/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 namespace stoker {
 namespace {

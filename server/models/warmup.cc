@@ -15,11 +15,11 @@
 #include "base/cpus.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
-#include "models/bucket_choice.h"
 #include "models/model_version.h"
 #include "models/padded_run.h"
-#include "models/parity_cases.h"
 #include "models/version_labels.h"
+#include "planning/bucket_choice.h"
+#include "planning/parity_cases.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {

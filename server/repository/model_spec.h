@@ -89,7 +89,7 @@ struct CompileSpec {
   bool enabled = true;  // false: eager only
   ComputePrecision precision = ComputePrecision::kFloat32;
   bool deterministic = false;
-  // Forms with dynamic dimensions (models/warmup_plan.h): not in the keys of
+  // Forms with dynamic dimensions (planning/warmup_plan.h): not in the keys of
   // buckets.
   DynamicForms dynamic = DynamicForms::kNone;
   // What the compiles of one start may take together; not in the keys.

@@ -17,7 +17,7 @@ namespace stoker {
 using DimensionSizes = absl::InlinedVector<int64_t, 4>;
 
 // In a bucket's sizes: whatever a run has there. Only of dynamic forms
-// (models/warmup_plan.h), which no BucketTable holds.
+// (planning/warmup_plan.h), which no BucketTable holds.
 inline constexpr int64_t kAnySize = -1;
 
 struct ShapeBucket {

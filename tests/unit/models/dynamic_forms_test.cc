@@ -14,7 +14,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
-#include "models/parity_cases.h"
+#include "planning/parity_cases.h"
 #include "tests/fakes/fake_artifact_loader.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temp_folder.h"

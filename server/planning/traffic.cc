@@ -1,4 +1,4 @@
-#include "models/traffic.h"
+#include "planning/traffic.h"
 
 #include <utility>
 

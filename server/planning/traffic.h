@@ -17,10 +17,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "kernel_cache/kernel_cache.h"
-#include "models/request_samples.h"
+#include "planning/request_samples.h"
+#include "planning/shape_sketch.h"
 #include "repository/model_spec.h"
 #include "tensor/shape_bucket.h"
-#include "tensor/shape_sketch.h"
 
 namespace stoker {
 

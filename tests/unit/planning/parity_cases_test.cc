@@ -1,5 +1,5 @@
 // What a candidate is tried on, and what its verdict is named after.
-#include "models/parity_cases.h"
+#include "planning/parity_cases.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -26,7 +26,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "tensor/run_cost.h"
+#include "planning/run_cost.h"
 #include "tensor/shape_bucket.h"
 
 namespace stoker {

@@ -1,4 +1,4 @@
-#include "promotion/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 #include <bit>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "models/request_samples.h"
+#include "planning/request_samples.h"
 
 #include <algorithm>
 #include <cstring>

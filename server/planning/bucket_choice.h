@@ -1,6 +1,6 @@
 // Which buckets a model's traffic asks for: puts together what was recorded of
 // the traffic, what runs were measured to cost and what the operator allows,
-// and has tensor/bucket_proposal.h choose. Reads the kernel cache, changes
+// and has planning/bucket_proposal.h choose. Reads the kernel cache, changes
 // nothing.
 #pragma once
 
@@ -11,18 +11,18 @@
 
 #include "absl/status/statusor.h"
 #include "kernel_cache/kernel_cache.h"
-#include "models/traffic.h"
+#include "planning/bucket_proposal.h"
+#include "planning/run_cost.h"
+#include "planning/traffic.h"
 #include "repository/model_spec.h"
 #include "runner/toolchain.h"
-#include "tensor/bucket_proposal.h"
-#include "tensor/run_cost.h"
 
 namespace stoker {
 
 // What is known of a program's buckets on such a host.
 struct BucketExperience {
   // Fitted to the verdicts beside the artifacts of this program, whatever the
-  // bucket. Where no verdict is, a guess in elements (tensor/run_cost.h).
+  // bucket. Where no verdict is, a guess in elements (planning/run_cost.h).
   RunCost compiled;
   RunCost eager;  // a guess when it is not measured(): twice `compiled`
   int measured_buckets = 0;

@@ -1,4 +1,4 @@
-#include "models/bucket_choice.h"
+#include "planning/bucket_choice.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "metrics/metrics.h"
-#include "models/warmup_plan.h"
+#include "planning/warmup_plan.h"
 #include "promotion/verdict.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/kernel_cache/staged_artifact.h"

@@ -1,7 +1,7 @@
 // Tensors survive the way through a file's bytes; other bytes are refused. That
 // the format is the real one is tested with its Python library
 // (tests/compiler/test_reference.py).
-#include "promotion/tensor_file.h"
+#include "tensor/tensor_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "tensor/bucket_proposal.h"
+#include "planning/bucket_proposal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

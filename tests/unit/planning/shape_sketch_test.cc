@@ -1,4 +1,4 @@
-#include "tensor/shape_sketch.h"
+#include "planning/shape_sketch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "models/parity_cases.h"
+#include "planning/parity_cases.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "base/absl_view.h"
 #include "base/sha256.h"
 #include "kernel_cache/kernel_cache.h"
-#include "models/warmup_plan.h"
+#include "planning/warmup_plan.h"
 
 namespace stoker {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/placement.h"
+#include "planning/placement.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "models/bucket_choice.h"
+#include "planning/bucket_choice.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,9 +14,9 @@
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "kernel_cache/json_field.h"
-#include "models/parity_cases.h"
-#include "models/warmup_plan.h"
 #include "nlohmann/json.hpp"
+#include "planning/parity_cases.h"
+#include "planning/warmup_plan.h"
 #include "promotion/verdict.h"
 
 namespace stoker {

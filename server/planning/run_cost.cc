@@ -1,4 +1,4 @@
-#include "tensor/run_cost.h"
+#include "planning/run_cost.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "models/warmup_plan.h"
+#include "planning/warmup_plan.h"
 
 #include <functional>
 #include <set>

@@ -1,11 +1,11 @@
-#include "tensor/shape_sketch.h"
+#include "planning/shape_sketch.h"
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
 #include <utility>
 
-#include "tensor/run_cost.h"
+#include "planning/run_cost.h"
 
 namespace stoker {
 namespace {

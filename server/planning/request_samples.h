@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "promotion/tensor_file.h"
 #include "tensor/shape_bucket.h"
+#include "tensor/tensor_file.h"
 
 namespace stoker {
 
@@ -55,7 +55,7 @@ class RequestSamples {
   uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A tensor file (promotion/tensor_file.h). ParseSamples is INVALID_ARGUMENT for
+// A tensor file (tensor/tensor_file.h). ParseSamples is INVALID_ARGUMENT for
 // anything that SamplesToBytes can't have written.
 absl::StatusOr<std::string> SamplesToBytes(
     const std::vector<SampledRequest>& samples);
