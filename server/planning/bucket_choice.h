@@ -1,7 +1,6 @@
 // Which buckets a model's traffic asks for: puts together what was recorded of
 // the traffic, what runs were measured to cost and what the operator allows,
-// and has planning/bucket_proposal.h choose. Reads the kernel cache, changes
-// nothing.
+// and has planning/bucket_proposal.h choose. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +9,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "kernel_cache/kernel_cache.h"
+#include "planning/bucket_experience.h"
 #include "planning/bucket_proposal.h"
-#include "planning/run_cost.h"
 #include "planning/traffic.h"
 #include "repository/model_spec.h"
-#include "runner/toolchain.h"
 
 namespace stoker {
-
-// What is known of a program's buckets on such a host.
-struct BucketExperience {
-  // Fitted to the verdicts beside the artifacts of this program, whatever the
-  // bucket. Where no verdict is, a guess in elements (planning/run_cost.h).
-  RunCost compiled;
-  RunCost eager;  // a guess when it is not measured(): twice `compiled`
-  int measured_buckets = 0;
-  double compile_seconds = 0;  // mean of a bucket; 0: never compiled
-  int64_t artifact_bytes = 0;  // mean of a bucket; 0: never compiled
-};
-
-// `threads` as in MakeWarmupPlan. Reads every manifest of the cache.
-BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
-                              int threads, const Toolchain& toolchain);
 
 struct BucketLimits {
   int max_buckets = 0;                        // 1 to kMostBuckets

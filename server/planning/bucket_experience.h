@@ -1,0 +1,31 @@
+// What the kernel cache knows of a program's buckets: how long compiles took,
+// and what runs cost.
+//
+// Thread-safe; reads the cache, changes nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "kernel_cache/kernel_cache.h"
+#include "planning/run_cost.h"
+#include "repository/model_spec.h"
+#include "runner/toolchain.h"
+
+namespace stoker {
+
+// What is known of a program's buckets on such a host.
+struct BucketExperience {
+  // Fitted to the verdicts beside the artifacts of this program, whatever the
+  // bucket. Where no verdict is, a guess in elements (planning/run_cost.h).
+  RunCost compiled;
+  RunCost eager;  // a guess when it is not measured(): twice `compiled`
+  int measured_buckets = 0;
+  double compile_seconds = 0;  // mean of a bucket; 0: never compiled
+  int64_t artifact_bytes = 0;  // mean of a bucket; 0: never compiled
+};
+
+// `threads` as in MakeWarmupPlan. Reads every manifest of the cache.
+BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
+                              int threads, const Toolchain& toolchain);
+
+}  // namespace stoker
