@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load, save
 from torch.utils import _pytree as pytree
 
-from compiler.archive import load_program
+from compiler.program.archive import load_program
 
 REPLY = 3  # the descriptor that outputs are written to
 

@@ -32,7 +32,7 @@ import tritonclient.grpc as triton
 REPO = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPO))
 
-from compiler.archive import load_program  # noqa: E402
+from compiler.program.archive import load_program  # noqa: E402
 from tests.integration.daemon import STOKERD, Daemon, eventually, write_yaml  # noqa: E402
 
 TOOLS = STOKERD.parents[2] / "loadtest"
@@ -44,7 +44,7 @@ REQUESTS_WHILE_COLD = 1000
 BARE_COMPILE = """
 import sys, time, torch
 sys.path.insert(0, sys.argv[1])
-from compiler.archive import load_program
+from compiler.program.archive import load_program
 batch, tokens = int(sys.argv[3]), int(sys.argv[4])
 program = load_program(sys.argv[2])
 example = tuple(torch.ones(batch, tokens, dtype=torch.long) for _ in range(2))

@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[1]
-COMPILER = (*sorted((REPO / "compiler").glob("*.py")), REPO / "compiler/stoker-g++", REPO / "compiler/artifact.map")
+COMPILER = (
+    *sorted((REPO / "compiler").rglob("*.py")), REPO / "compiler/job/stoker-g++", REPO / "compiler/job/artifact.map",
+)  # fmt: skip
 
 
 def digest(sources: Iterable[Path], *arguments: object) -> str:

@@ -2,7 +2,7 @@
 // daemons on the cache), a queue, and a supervised Python worker process that
 // forks one child per job. The only writer of cache entries.
 //
-// The protocol with the worker is described in compiler/protocol.py.
+// The protocol with the worker is described in compiler/job/protocol.py.
 //
 // Thread-safe. Callbacks run on the supervisor thread; they must not block.
 // They may call Submit, but not destroy the broker.

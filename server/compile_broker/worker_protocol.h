@@ -1,5 +1,6 @@
-// The lines that stokerd and its compile worker exchange; compiler/protocol.py
-// describes them. Private to this room; pure functions.
+// The lines that stokerd and its compile worker exchange;
+// compiler/job/protocol.py describes them. Private to this room; pure
+// functions.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@ struct GraphQuestion {
   std::string compiler_folder;
 };
 
-// Has compiler/explain.py compile the bucket of the model's newest version and
+// Has compiler/explain compile the bucket of the model's newest version and
 // measure it, telling its phases on stderr, and prints the report. Returns 0,
 // and kFound for a program that can't be compiled or run. NOT_FOUND without the
 // model or the bucket, UNAVAILABLE without a compiler, INTERNAL with its last

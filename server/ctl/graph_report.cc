@@ -188,9 +188,8 @@ absl::StatusOr<std::string> GraphReportText(const Json& report) {
         Fallbacks(report.at("calls")),
         Places(report.at("places"), !compiled.is_null()));
   } catch (const Json::exception& error) {
-    return absl::InternalError(
-        absl::StrCat("expected a report of compiler/explain.py, got another: ",
-                     error.what()));
+    return absl::InternalError(absl::StrCat(
+        "expected a report of compiler/explain, got another: ", error.what()));
   }
 }
 

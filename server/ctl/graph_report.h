@@ -1,4 +1,4 @@
-// A report of compiler/explain.py as text. Pure.
+// A report of compiler/explain as text. Pure.
 #pragma once
 
 #include <string>

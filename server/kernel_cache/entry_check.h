@@ -1,5 +1,5 @@
 // Whether a folder holds exactly the artifact that its manifest describes. The
-// manifest's fields are documented in compiler/protocol.py.
+// manifest's fields are documented in compiler/job/protocol.py.
 //
 // Pure but for reading files; thread-safe.
 #pragma once

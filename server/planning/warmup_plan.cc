@@ -9,8 +9,8 @@ namespace stoker {
 namespace {
 
 // Changes whenever the passes of compiler/ may make other code from the same
-// program; equal to RECIPE in compiler/job.py, which refuses a job of another
-// recipe.
+// program; equal to RECIPE in compiler/job/job.py, which refuses a job of
+// another recipe.
 constexpr char kRecipe[] = "6";
 
 // TorchInductor's options that change code, as JSON. The compile worker takes

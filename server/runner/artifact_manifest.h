@@ -1,5 +1,5 @@
 // manifest.json of a compiled artifact, as the compile worker writes it
-// (compiler/protocol.py documents the fields): the part that running needs.
+// (compiler/job/protocol.py documents the fields): the part that running needs.
 //
 // Immutable values; the functions are pure.
 #pragma once

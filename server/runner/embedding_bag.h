@@ -7,7 +7,7 @@ namespace stoker {
 // negative one between them reads memory before the indices. From here on
 // offsets that don't begin with 0, that decrease or that pass the indices are
 // an exception on CPUs, in the whole process, as they are for compiled code
-// (compiler/guards.py).
+// (compiler/guards/insertion.py).
 //
 // To be called before the first run of a model; calling it again does nothing.
 void MakeEmbeddingBagsSafe();

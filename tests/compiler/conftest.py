@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from compiler import toolchain  # noqa: E402
+from compiler.job import toolchain  # noqa: E402
 from tests.kept import COMPILER, digest  # noqa: E402
 
 
@@ -93,7 +93,7 @@ class Compiler:
 
     def compile(self, program: Path, sizes: dict[str, int]) -> Artifact:
         """Compiles a bucket of the program; exceptions come through."""
-        from compiler.job import Job, run_job
+        from compiler.job.job import Job, run_job
 
         job = Job.parse(self.request(program, sizes))
         run_job(job, job.stage.parent / "work", lambda phase: None)

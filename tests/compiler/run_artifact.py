@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from compiler.archive import load_program
+from compiler.program.archive import load_program
 
 
 def main(stage: Path, program_path: Path) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import torch
 
-from compiler.archive import Archive, ArchiveError, load_program
-from compiler.graph_check import check_expression
+from compiler.program.archive import Archive, ArchiveError, load_program
+from compiler.program.graph_check import check_expression
 from tests.fakes import malicious_pt2
 
 

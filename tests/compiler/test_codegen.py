@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from compiler import codegen, guards, proof
-from compiler.limits import causes
-from compiler.refused import Refused
+from compiler.guards import insertion, proof
+from compiler.job import codegen
+from compiler.job.limits import causes
+from compiler.guards.refused import Refused
 from tests.compiler.conftest import Compiler
 
 WRAPPER = """\
@@ -75,13 +76,13 @@ def refusal(compiler: Compiler, module: torch.nn.Module) -> str:
 def test_without_guards_nothing_is_built(
     compiler: Compiler, monkeypatch: pytest.MonkeyPatch, module: Any
 ) -> None:
-    monkeypatch.setattr(guards, "insert", lambda *arguments: [])
+    monkeypatch.setattr(insertion, "insert", lambda *arguments: [])
     assert "was not proved" in refusal(compiler, module)
 
 
 @pytest.mark.slow
 def test_a_check_of_unknown_origin_is_refused(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "insert", lambda *arguments: [])
+    monkeypatch.setattr(insertion, "insert", lambda *arguments: [])
     monkeypatch.setattr(proof, "prove", lambda graph: None)
     monkeypatch.setattr(proof, "is_lookup", lambda node: False)
     assert "an index check against 10 in a kernel of" in refusal(compiler, Lookup())
@@ -89,7 +90,7 @@ def test_a_check_of_unknown_origin_is_refused(compiler: Compiler, monkeypatch: p
 
 @pytest.mark.slow
 def test_a_division_of_unknown_origin_is_refused(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "insert", lambda *arguments: [])
+    monkeypatch.setattr(insertion, "insert", lambda *arguments: [])
     monkeypatch.setattr(proof, "prove", lambda graph: None)
     monkeypatch.setattr(proof, "is_division", lambda node: False)
     assert "an integer" in refusal(compiler, Quotient())

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.export import Dim
 
-from compiler import dynamic
-from compiler.refused import Refused
-from compiler.specialise import specialise
+from compiler.specialise import dynamic
+from compiler.guards.refused import Refused
+from compiler.specialise.bucket_graph import specialise
 from tests.compiler.conftest import Compiler
 
 

@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compiler import explain, origins
-from compiler.explain_page import page
-from compiler.job import Job
+from compiler.explain.report import FEWEST_TURNS, explain
+from compiler.program import origins
+from compiler.explain.page import page
+from compiler.job.job import Job
 from tests.compiler.conftest import ROOT, Compiler
 
 HERE = Path(__file__)
@@ -63,7 +64,7 @@ def explained(
     work = job.stage.parent / "work"
     work.mkdir()
     phases: list[str] = []
-    report = explain.explain(job, ranges or [], work, phases.append)
+    report = explain(job, ranges or [], work, phases.append)
     assert phases[0] == "load" and phases[-1] == "measure"
     # It is what stokerctl gets, as JSON.
     return json.loads(json.dumps(report))
@@ -104,7 +105,7 @@ def test_every_kernel_knows_its_operators_and_lines(mixed: dict[str, Any]) -> No
 @pytest.mark.slow
 def test_times_are_measured_and_add_up(mixed: dict[str, Any]) -> None:
     times = mixed["times"]
-    assert times["turns"] >= explain.FEWEST_TURNS
+    assert times["turns"] >= FEWEST_TURNS
     assert min(times["eager_ms"], times["compiled_ms"], times["profiled_ms"]) > 0
     assert 0 < times["explained"] <= 1
     # matrix_exp alone, a fallback with many operators inside, is most of the run.

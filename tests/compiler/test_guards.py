@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from compiler import guard_rules, proof
-from compiler.guards import LAST_BIT
-from compiler.refused import Refused
-from compiler.specialise import Specialised, specialise
+from compiler.guards import proof, rules
+from compiler.guards.insertion import LAST_BIT
+from compiler.guards.refused import Refused
+from compiler.specialise.bucket_graph import Specialised, specialise
 from tests.compiler.conftest import ROOT
 
 TABLE = torch.arange(40.0).reshape(10, 4)
@@ -315,7 +315,7 @@ UNPROVED: list[tuple[str, Callable[..., Any]]] = [
 
 @pytest.mark.parametrize("run", [row[1] for row in UNPROVED], ids=[row[0] for row in UNPROVED])
 def test_an_unguarded_graph_is_not_proved(run: Any) -> None:
-    program = exported(run, integers(3, 5)).run_decompositions(guard_rules.decompositions())
+    program = exported(run, integers(3, 5)).run_decompositions(rules.decompositions())
     with pytest.raises(Refused, match="was not proved"):
         proof.prove(program.graph)
     proof.prove(specialise(exported(run, integers(3, 5)), {}).module.graph)
@@ -336,7 +336,7 @@ def test_a_branch_is_not_proved_by_what_is_outside_of_it() -> None:
     def run(table: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
         return torch.cond(i.sum() > 0, lambda i: table[i], lambda i: table[i] + 1, (i.clamp(0, 9),))
 
-    program = exported(run, integers(3, 5)).run_decompositions(guard_rules.decompositions())
+    program = exported(run, integers(3, 5)).run_decompositions(rules.decompositions())
     with pytest.raises(Refused, match="was not proved"):
         proof.prove(program.graph)
 
@@ -344,7 +344,7 @@ def test_a_branch_is_not_proved_by_what_is_outside_of_it() -> None:
 def test_pooling_decomposes_in_a_process_that_has_compiled_nothing() -> None:
     """Inductor's rule for it relies on a module that nothing may have imported yet."""
     source = (
-        "import torch; from compiler.guard_rules import decompositions; "
+        "import torch; from compiler.guards.rules import decompositions; "
         "pool = torch.nn.MaxPool2d(3, 2, 1); image = torch.ones(1, 1, 8, 8); "
         "torch.export.export(pool, (image,)).run_decompositions(decompositions())"
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.specialise import specialise
+from compiler.specialise.bucket_graph import specialise
 
 ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 LINEAR = torch.ops.aten.linear.default

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from compiler import passes
-from compiler.refused import Refused
-from compiler.specialise import Specialised, specialise
+from compiler.specialise import passes
+from compiler.guards.refused import Refused
+from compiler.specialise.bucket_graph import Specialised, specialise
 
 DOUBLE_RELU = """
     import torch

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import toolchain
+from compiler.job import toolchain
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from compiler.work_folder import claimed, temporary_files_in
+from compiler.job.work_folder import claimed, temporary_files_in
 from tests.compiler.conftest import ROOT
 
 HOLD = """
 import sys
 from pathlib import Path
-from compiler.work_folder import claimed
+from compiler.job.work_folder import claimed
 with claimed(Path(sys.argv[1])) as folder:
     (folder / "generated.cpp").touch()
     print(folder, flush=True)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 
-from compiler import protocol, toolchain
-from compiler.manifest import file_record
+from compiler.job import protocol, toolchain
+from compiler.job.manifest import file_record
 from tests.compiler.conftest import ROOT, Compiler
 
 pytestmark = pytest.mark.slow

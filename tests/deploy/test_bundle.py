@@ -33,8 +33,8 @@ def test_it_is_small_and_complete(bundle: Path) -> None:
     with tarfile.open(bundle) as archive:
         names = {name.removeprefix("stoker-gpu/") for name in archive.getnames()}
     assert {
-        "bin/stokerd", "bin/stokerctl", "bin/stoker-loadtest", "bin/python", "compiler/worker.py",
-        "compiler/stoker-g++", "compiler/artifact.map", "tests/gpu/run.sh", "tests/gpu/models.py", "COMMIT",
+        "bin/stokerd", "bin/stokerctl", "bin/stoker-loadtest", "bin/python", "compiler/worker/__main__.py",
+        "compiler/job/stoker-g++", "compiler/job/artifact.map", "tests/gpu/run.sh", "tests/gpu/models.py", "COMMIT",
     } <= names  # fmt: skip
     libraries = {name for name in names if name.startswith("lib/")}
     assert any("libgrpc++" in name for name in libraries)

@@ -64,9 +64,9 @@ def test_what_it_says(packages: dict[str, Path]) -> None:
     assert {
         "./usr/bin/stokerd", "./usr/bin/stokerctl", "./usr/lib/stoker/libtorch_cpu.so",
         "./usr/lib/systemd/system/stokerd.service", "./usr/lib/sysusers.d/stoker.conf",
-        "./usr/lib/tmpfiles.d/stoker.conf", "./usr/share/stoker/compiler/worker.py",
-        "./usr/share/stoker/compiler/stoker-g++",
-        "./usr/share/stoker/compiler/artifact.map",
+        "./usr/lib/tmpfiles.d/stoker.conf", "./usr/share/stoker/compiler/worker/__main__.py",
+        "./usr/share/stoker/compiler/job/stoker-g++",
+        "./usr/share/stoker/compiler/job/artifact.map",
     } <= files  # fmt: skip
     assert not [name for name in files if re.search(r"libtorch\.so|cuda_|pycache|^\./(home|root|tmp|opt)/", name)]
 

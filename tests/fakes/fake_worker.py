@@ -1,4 +1,4 @@
-"""A compile worker without a compiler: speaks compiler/protocol.py's protocol by a script.
+"""A compile worker without a compiler: speaks compiler/job/protocol.py's protocol by a script.
 
     fake_worker.py [--start BEHAVIOUR] [--job BEHAVIOUR] --reply-fd N --scratch FOLDER
 
@@ -24,8 +24,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from compiler import protocol  # noqa: E402
-from compiler.manifest import write_manifest  # noqa: E402
+from compiler.job import protocol  # noqa: E402
+from compiler.job.manifest import write_manifest  # noqa: E402
 
 Job = dict[str, Any]
 PHASES = {name: 0.5 * (i + 1) for i, name in enumerate(protocol.PHASES)}

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from compiler import worker  # noqa: E402
-from compiler.job import Job, run_job  # noqa: E402
+from compiler.worker import parent  # noqa: E402
+from compiler.job.job import Job, run_job  # noqa: E402
 
 if TYPE_CHECKING:
     import torch
@@ -194,12 +194,12 @@ FAULTS: dict[str, Fault] = {
 
 
 def run_faulty(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, Any]:
-    """In place of compiler.job.run_job."""
+    """In place of compiler.job.job.run_job."""
     name = job.model.partition(":")[0].partition("-")[0]
     with FAULTS.get(name, contextlib.nullcontext)():
         return run_job(job, work, report)
 
 
 if __name__ == "__main__":
-    worker.run_job = run_faulty
-    sys.exit(worker.main())
+    parent.run_job = run_faulty
+    sys.exit(parent.main())

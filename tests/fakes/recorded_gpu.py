@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from compiler import cuda
+from compiler.job import cuda
 
 # One NVIDIA H100 80GB HBM3 with driver 580, as torch 2.11 describes it.
 H100 = {
@@ -110,7 +110,7 @@ def present(**changes: Any) -> Iterator[SimpleNamespace]:
 
 def run_worker(arguments: list[str]) -> int:
     """A compile worker whose jobs find the GPU when they open it; its parent finds none, as it does anywhere."""
-    from compiler import worker
+    from compiler.worker import parent
 
     gpu = present()  # until the process ends
 
@@ -120,7 +120,7 @@ def run_worker(arguments: list[str]) -> int:
         return "cuda:0"
 
     with mock.patch.object(cuda, "open_device", opened):
-        return worker.main(arguments)
+        return parent.main(arguments)
 
 
 def _driver(properties: SimpleNamespace) -> Any:

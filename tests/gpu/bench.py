@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from compiler.archive import load_program
+from compiler.program.archive import load_program
 from tests.gpu import models
 
 Run = Callable[[], list[torch.Tensor]]

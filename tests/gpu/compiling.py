@@ -74,7 +74,7 @@ def batch_symbols(program: Path) -> list[str]:
 
 
 def request(number: int, program: Path, batch: int, device: str, stage: Path, options: argparse.Namespace) -> dict:
-    from compiler import toolchain
+    from compiler.job import toolchain
 
     march, simdlen = toolchain.host_target()
     level = '"O1"' if device != "cpu" else '"O0"'

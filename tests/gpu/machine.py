@@ -24,7 +24,7 @@ def first_line(*command: str) -> str:
 
 
 def on_the_gpu(torch: Any) -> dict[str, Any]:
-    from compiler import cuda
+    from compiler.job import cuda
 
     torch.cuda.init()
     found: dict[str, Any] = {"facts": vars(cuda.facts("cuda:0"))}
@@ -74,7 +74,7 @@ def timed(torch: Any, what: Any, times: int) -> float:
 def main() -> None:
     import torch
 
-    from compiler import toolchain
+    from compiler.job import toolchain
 
     facts: dict[str, Any] = {
         "system": platform.platform(),

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch.export import Dim
 
-from compiler import toolchain
-from compiler.protocol import encode
+from compiler.job import toolchain
+from compiler.job.protocol import encode
 from tests.fakes import malicious_pt2
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,4 +1,4 @@
-"""A report of compiler/explain.py as one HTML page: tables and inline SVG, no script, nothing fetched.
+"""A report of report.py as one HTML page: tables and inline SVG, no script, nothing fetched.
 
 Widths in the pictures are percentages and each label is clipped by an <svg> of its own, so that text
 keeps its size on a narrow screen.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from compiler.kernel_calls import FALLBACK, FUSED, LIBRARY
+from compiler.explain.kernel_calls import FALLBACK, FUSED, LIBRARY
 
 Report = dict[str, Any]
 

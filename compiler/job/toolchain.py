@@ -13,7 +13,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from compiler import cuda
+from compiler.job import cuda
 
 WRAPPER = Path(__file__).with_name("stoker-g++")
 

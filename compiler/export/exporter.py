@@ -35,17 +35,18 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from compiler import export_transformers, origins
-from compiler.archive import ArchiveError, load_program
-from compiler.export_refusal import (
+from compiler.export import transformers_folder
+from compiler.program import origins
+from compiler.program.archive import ArchiveError, load_program
+from compiler.export.refusal import (
     ExportRefused,
     explain,
     location_of_error,
     location_of_node,
     shape_conditions,
 )
-from compiler.export_sources import ExportSource, Limits, resolve
-from compiler.starter_yaml import Description, Dimension, starter_yaml
+from compiler.export.sources import ExportSource, Limits, resolve
+from compiler.export.starter_yaml import Description, Dimension, starter_yaml
 
 DTYPES = {
     torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16, torch.int32, torch.int64,
@@ -305,7 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, help="folder for model.pt2 (models/NAME/1)")
     parser.add_argument("--name", default="", help="NAME in the default of --output")
     parser.add_argument(
-        "--task", choices=export_transformers.CHOICES, default="auto", help="of a transformers folder"
+        "--task", choices=transformers_folder.CHOICES, default="auto", help="of a transformers folder"
     )
     parser.add_argument("--weights", type=Path, help="state dict to load, .pt or .safetensors")
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch; 0: no batch dimension (64)")
@@ -345,7 +346,3 @@ def main(argv: list[str] | None = None) -> int:
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, answers equal the model's")
     print(f"{path.parent.parent / 'model.yaml'}: how to serve it, every field explained")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -20,10 +20,10 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.bounds import Bounds, at_most, operator_name, value, within
-from compiler.guard_rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED, IndexRule
-from compiler.refused import Refused
-from compiler.rows import Rows
+from compiler.guards.bounds import Bounds, at_most, operator_name, value, within
+from compiler.guards.rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED, IndexRule
+from compiler.guards.refused import Refused
+from compiler.guards.rows import Rows
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node

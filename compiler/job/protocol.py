@@ -55,7 +55,7 @@ The staged folder, when a job is done, holds exactly the files of manifest.json 
                                  "input": "input_ids",       the program's input, or null when not known
                                  "message": "index out of range, expected 0 <= index < 30522"}],
                      "constants": ["m.embeddings.word_embeddings.weight", ...],   names it must be given
-                     "packed": ["m.layer.weight", ...],    those of them that oneDNN packs (onednn.py),
+                     "packed": ["m.layer.weight", ...],    those of them that oneDNN packs (specialise/onednn.py),
                      "packed_as": "float32",    or rounded to "bfloat16"; on a GPU they are only rounded,
                                                 to that or to "float16", and lie as they did
                      "device": "cuda",          with what follows; absent for a CPU

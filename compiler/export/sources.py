@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from compiler.export_refusal import ExportRefused, location_of_error
+from compiler.export.refusal import ExportRefused, location_of_error
 
 
 @dataclass
@@ -49,7 +49,7 @@ def resolve(text: str, limits: Limits, weights: Path | None, task: str) -> Expor
     if not rest:
         raise ExportRefused("expected module:function, transformers:FOLDER, torchvision:NAME or timm:NAME")
     if kind == "transformers":
-        from compiler.export_transformers import from_transformers
+        from compiler.export.transformers_folder import from_transformers
 
         if weights:
             raise ExportRefused("--weights: a transformers folder holds its weights")

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler.refused import Refused
+from compiler.guards.refused import Refused
 
 if TYPE_CHECKING:
     import torch

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import branches, codegen, cuda, dynamic, manifest, passes, toolchain
-from compiler.archive import load_program
-from compiler.protocol import PHASES
-from compiler.refused import Refused
-from compiler.specialise import Specialised, specialise
-from compiler.work_folder import temporary_files_in
+from compiler.guards import branches
+from compiler.job import codegen, cuda, manifest, toolchain
+from compiler.specialise import dynamic, passes
+from compiler.program.archive import load_program
+from compiler.job.protocol import PHASES
+from compiler.guards.refused import Refused
+from compiler.specialise.bucket_graph import Specialised, specialise
+from compiler.job.work_folder import temporary_files_in
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

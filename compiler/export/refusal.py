@@ -23,7 +23,7 @@ _SYMBOL = re.compile(
     r"create_symbol (?P<symbol>\w+) = \d+ for L\['(?P<input>\w+)'\]\S*\.size\(\)\[(?P<axis>\d+)\] "
     r"\[\d+, (?P<max>\w+)\]"
 )
-_OURS = Path(__file__).resolve().parent
+_OURS = Path(__file__).resolve().parents[1]
 # Frames in these folders are the machinery, not the model: torch, the standard library, the exporter.
 _MACHINERY = (Path(torch.__file__).resolve().parent, Path(sysconfig.get_path("stdlib")))
 
@@ -104,12 +104,12 @@ def _is_model_source(filename: str) -> bool:
     path = Path(filename).resolve()
     if "site-packages" in path.parts:
         return not path.is_relative_to(_MACHINERY[0])
-    return path.parent != _OURS and not any(path.is_relative_to(folder) for folder in _MACHINERY)
+    return not path.is_relative_to(_OURS) and not any(path.is_relative_to(folder) for folder in _MACHINERY)
 
 
 def location_of_frame(frame: types.FrameType | None) -> str:
     """file:line of the innermost frame that belongs to a model, below the call of torch.export."""
-    while frame is not None and Path(frame.f_code.co_filename).resolve() != _OURS / "export.py":
+    while frame is not None and Path(frame.f_code.co_filename).resolve() != _OURS / "export/exporter.py":
         if _is_model_source(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back

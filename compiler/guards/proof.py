@@ -1,6 +1,6 @@
 """Proves, on the graph that Inductor generates code from, that nothing in it can fail on a value.
 
-guards.py rewrites the program; between it and the code lie torch's tracing, decompositions and
+insertion.py rewrites the program; between it and the code lie torch's tracing, decompositions and
 optimisations. This looks at what came out of them: every index must be provably in range and every
 divisor provably neither 0 nor -1. What can't be proved is refused, whoever put it there.
 """
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compiler import branches
-from compiler.bounds import Bounds, at_most, operator_name, value, within
-from compiler.guard_rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED
-from compiler.refused import Refused
+from compiler.guards import branches
+from compiler.guards.bounds import Bounds, at_most, operator_name, value, within
+from compiler.guards.rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED
+from compiler.guards.refused import Refused
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from compiler.refused import Refused
+from compiler.guards.refused import Refused
 
 if TYPE_CHECKING:
     import sympy

@@ -31,11 +31,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from compiler import cuda, limits, toolchain
-from compiler.job import Job, run_job
-from compiler.protocol import send
-from compiler.refused import Refused
-from compiler.work_folder import claimed
+from compiler.job import cuda, limits, toolchain
+from compiler.job.job import Job, run_job
+from compiler.job.protocol import send
+from compiler.guards.refused import Refused
+from compiler.job.work_folder import claimed
 
 POLL_SECONDS = 0.2  # how often time and memory are looked at
 LOG_LINES = 30  # of a failed child, kept for its message
@@ -315,7 +315,7 @@ def prewarm(scratch: Path, work: Path) -> None:
         from tqdm import tqdm
 
         tqdm.monitor_interval = 0
-    from compiler import warm_program
+    from compiler.worker import warm_program
 
     stage = work / "prewarm"
     stage.mkdir()
@@ -357,7 +357,3 @@ def main(arguments: list[str] | None = None) -> int:
         send(options.reply_fd, {**ready, "seconds": round(time.monotonic() - started, 3)})
         Worker(options.reply_fd, work).run()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler import branches, dynamic, guard_rules, guards, moved, onednn, rounding
-from compiler.refused import Refused
+from compiler.guards import branches, insertion, rules
+from compiler.specialise import dynamic, moved, onednn, rounding
+from compiler.guards.refused import Refused
 
 if TYPE_CHECKING:
     import sympy
     import torch
     from torch.export import ExportedProgram
 
-    from compiler.passes import Passes
+    from compiler.specialise.passes import Passes
 
 # Operators that only look at or rearrange their first operand: what they return may share its memory.
 VIEWS = frozenset(
@@ -65,8 +66,8 @@ def specialise(
     on_gpu = device != "cpu"
     if on_gpu:
         program = moved.move(program, device)
-    if guard_rules.needs_decomposing(program.graph):
-        program = program.run_decompositions(guard_rules.decompositions())
+    if rules.needs_decomposing(program.graph):
+        program = program.run_decompositions(rules.decompositions())
     _check_mutations(program)
     module = program.module(check_guards=False)
     _flatten(module)
@@ -75,7 +76,7 @@ def specialise(
         change.apply(module)
     _own_outputs(module)
     outputs = len(_output_node(module).args[0])
-    inserted = guards.insert(module, names, sizes)
+    inserted = insertion.insert(module, names, sizes)
     dynamic.set_hints([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"], sizes)
     packed: list[str] = []
     packed_as = precision if precision in ("bfloat16", "float16") else "float32"

@@ -18,7 +18,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.graph_check import ArchiveError, check_graph
+from compiler.program.graph_check import ArchiveError, check_graph
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compiler.bounds import operator_name
+from compiler.guards.bounds import operator_name
 
 if TYPE_CHECKING:
     import sympy

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from compiler.export_refusal import ExportRefused
-from compiler.export_sources import ExportSource, Limits, batch_dimension
+from compiler.export.refusal import ExportRefused
+from compiler.export.sources import ExportSource, Limits, batch_dimension
 
 # Task → transformers class; the suffix of an architecture's name chooses the task by itself.
 TASKS = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compiler.refused import Refused
+from compiler.guards.refused import Refused
 
 if TYPE_CHECKING:
     import torch

@@ -6,7 +6,7 @@ prints a report as JSON: the graph's size; every kernel of the code compiled for
 operators and source lines that it was made from; the operators that TorchInductor leaves to libtorch;
 why a program can't be compiled, and its line; and times, which are measured: the compiled code and eager
 by turns, then both under torch.profiler. With --reply-fd it talks like the compile worker instead
-(protocol.py): lines with the phases, then {"event": "done", "report": ...}.
+(compiler/job/protocol.py): lines with the phases, then {"event": "done", "report": ...}.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import kernel_calls, origins, toolchain
-from compiler.archive import ArchiveError, load_program
-from compiler.job import Built, Job, Phases, build, specialise_for
-from compiler.kernel_calls import Call
-from compiler.limits import causes
-from compiler.origins import Origin
-from compiler.protocol import send
-from compiler.refused import Refused
-from compiler.specialise import Specialised, input_names, resolve
-from compiler.work_folder import claimed, temporary_files_in
+from compiler.explain import kernel_calls
+from compiler.job import toolchain
+from compiler.program import origins
+from compiler.program.archive import ArchiveError, load_program
+from compiler.job.job import Built, Job, Phases, build, specialise_for
+from compiler.explain.kernel_calls import Call
+from compiler.job.limits import causes
+from compiler.program.origins import Origin
+from compiler.job.protocol import send
+from compiler.guards.refused import Refused
+from compiler.specialise.bucket_graph import Specialised, input_names, resolve
+from compiler.job.work_folder import claimed, temporary_files_in
 
 if TYPE_CHECKING:
     import torch
@@ -486,7 +488,7 @@ def main() -> int:
                 job, given.ranges, work, lambda phase: tell({"event": "phase", "id": 0, "phase": phase})
             )
         if given.html is not None:
-            from compiler.explain_page import page
+            from compiler.explain.page import page
 
             given.html.write_text(page(report), encoding="utf-8")
     except (ArchiveError, ValueError, OSError) as error:
@@ -494,7 +496,3 @@ def main() -> int:
         return 1
     tell({"event": "done", "id": 0, "report": report})
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from compiler.bounds import operator_name
-from compiler.branches import is_control_flow
-from compiler.proof import is_random
+from compiler.guards.bounds import operator_name
+from compiler.guards.branches import is_control_flow
+from compiler.guards.proof import is_random
 
 if TYPE_CHECKING:
     import torch

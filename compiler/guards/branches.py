@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from compiler.bounds import operator_name, value
-from compiler.guard_rules import DIVISIONS, PLAIN
-from compiler.refused import Refused
+from compiler.guards.bounds import operator_name, value
+from compiler.guards.rules import DIVISIONS, PLAIN
+from compiler.guards.refused import Refused
 
 if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.bounds import operator_name
+from compiler.guards.bounds import operator_name
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

@@ -2,7 +2,7 @@
 
 torch 2.11's generator ignores the error codes of some fallback calls, and checks indices where it
 can't see that they are in range, by throwing inside an OpenMP region, which ends the process.
-proof.py shows for the whole graph that no such check can fail; so they are left out, which also
+guards/proof.py shows for the whole graph that no such check can fail; so they are left out, which also
 costs nothing at run time. Only a check or an integer division in a kernel that no proved operator
 is part of means that something was overlooked: such an artifact is refused, and so is one whose
 finished text still holds what should not be there.
@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler import capturable, proof
-from compiler.refused import Refused
+from compiler.guards import proof
+from compiler.job import capturable
+from compiler.guards.refused import Refused
 
 STATEMENT = re.compile(r"^[ \t]*(aoti_torch_\w+)\(", re.MULTILINE)
 CHECKED = "AOTI_TORCH_ERROR_CODE_CHECK"
