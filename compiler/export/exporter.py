@@ -36,8 +36,6 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from compiler.export import transformers_folder
-from compiler.program import origins
-from compiler.program.archive import ArchiveError, load_program
 from compiler.export.refusal import (
     ExportRefused,
     explain,
@@ -45,8 +43,11 @@ from compiler.export.refusal import (
     location_of_node,
     shape_conditions,
 )
-from compiler.export.sources import ExportSource, Limits, resolve
+from compiler.export.source import ExportSource, Limits
+from compiler.export.sources import resolve
 from compiler.export.starter_yaml import Description, Dimension, starter_yaml
+from compiler.program import origins
+from compiler.program.archive import ArchiveError, load_program
 
 DTYPES = {
     torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16, torch.int32, torch.int64,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from compiler.export.refusal import ExportRefused
-from compiler.export.sources import ExportSource, Limits, batch_dimension
+from compiler.export.source import ExportSource, Limits, batch_dimension
 
 # Task → transformers class; the suffix of an architecture's name chooses the task by itself.
 TASKS = {

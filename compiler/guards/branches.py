@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from compiler.guards.bounds import operator_name, value
-from compiler.guards.rules import DIVISIONS, PLAIN
 from compiler.guards.refused import Refused
+from compiler.guards.rules import DIVISIONS, PLAIN
 
 if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compiler.guards.bounds import Bounds, at_most, operator_name, value, within
-from compiler.guards.rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED, IndexRule
 from compiler.guards.refused import Refused
 from compiler.guards.rows import Rows
+from compiler.guards.rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED, IndexRule
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.guards import branches
 from compiler.guards.bounds import Bounds, at_most, operator_name, value, within
-from compiler.guards.rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED
 from compiler.guards.refused import Refused
+from compiler.guards.rules import DIVISIONS, INDEX_LISTS, INDEX_RULES, UNGUARDED
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from compiler.guards import proof
-from compiler.job import capturable
 from compiler.guards.refused import Refused
+from compiler.job import capturable
 
 STATEMENT = re.compile(r"^[ \t]*(aoti_torch_\w+)\(", re.MULTILINE)
 CHECKED = "AOTI_TORCH_ERROR_CODE_CHECK"

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler.guards import branches
-from compiler.job import codegen, cuda, manifest, toolchain
-from compiler.specialise import dynamic, passes
-from compiler.program.archive import load_program
-from compiler.job.protocol import PHASES
 from compiler.guards.refused import Refused
-from compiler.specialise.bucket_graph import Specialised, specialise
+from compiler.job import codegen, cuda, manifest, toolchain
+from compiler.job.protocol import PHASES
 from compiler.job.work_folder import temporary_files_in
+from compiler.program.archive import load_program
+from compiler.specialise import dynamic, passes
+from compiler.specialise.bucket_graph import Specialised, specialise
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram

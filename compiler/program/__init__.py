@@ -1,0 +1,1 @@
+"""Reads exported programs that nobody vouches for, and where their operators come from. Never compiles."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compiler.guards import branches, insertion, rules
-from compiler.specialise import dynamic, moved, onednn, rounding
 from compiler.guards.refused import Refused
+from compiler.specialise import dynamic, moved, onednn, rounding
 
 if TYPE_CHECKING:
     import sympy

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from compiler.specialise import rounding
 from compiler.guards.branches import is_branch
+from compiler.specialise import rounding
 
 if TYPE_CHECKING:
     import torch

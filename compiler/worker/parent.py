@@ -31,10 +31,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from compiler.guards.refused import Refused
 from compiler.job import cuda, limits, toolchain
 from compiler.job.job import Job, run_job
 from compiler.job.protocol import send
-from compiler.guards.refused import Refused
 from compiler.job.work_folder import claimed
 
 POLL_SECONDS = 0.2  # how often time and memory are looked at

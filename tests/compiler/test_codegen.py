@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from compiler.guards import insertion, proof
+from compiler.guards.refused import Refused
 from compiler.job import codegen
 from compiler.job.limits import causes
-from compiler.guards.refused import Refused
 from tests.compiler.conftest import Compiler
 
 WRAPPER = """\

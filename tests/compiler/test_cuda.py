@@ -20,12 +20,12 @@ import pytest
 import torch
 from torch import nn
 
+from compiler.guards.refused import Refused
 from compiler.job import capturable, codegen, cuda, toolchain
-from compiler.specialise import dynamic
-from compiler.program.archive import load_program
 from compiler.job.job import Job, Phases, build, open_gpu, run_job, specialise_for
 from compiler.job.limits import causes, is_out_of_memory
-from compiler.guards.refused import Refused
+from compiler.program.archive import load_program
+from compiler.specialise import dynamic
 from compiler.specialise.bucket_graph import Specialised, specialise
 from tests.compiler.conftest import Compiler
 from tests.fakes import recorded_gpu

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch.export import Dim
 
-from compiler.specialise import dynamic
 from compiler.guards.refused import Refused
+from compiler.specialise import dynamic
 from compiler.specialise.bucket_graph import specialise
 from tests.compiler.conftest import Compiler
 

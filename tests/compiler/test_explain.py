@@ -14,10 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compiler.explain.report import FEWEST_TURNS, explain
-from compiler.program import origins
+from compiler.explain.measure import FEWEST_TURNS
 from compiler.explain.page import page
+from compiler.explain.report import explain
 from compiler.job.job import Job
+from compiler.program import origins
 from tests.compiler.conftest import ROOT, Compiler
 
 HERE = Path(__file__)

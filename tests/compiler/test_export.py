@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from compiler.program.archive import load_program
 from compiler.export.exporter import main
+from compiler.program.archive import load_program
 from tests import models
 
 MODELS = """

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from compiler.specialise import passes
 from compiler.guards.refused import Refused
+from compiler.specialise import passes
 from compiler.specialise.bucket_graph import Specialised, specialise
 
 DOUBLE_RELU = """

@@ -1,0 +1,36 @@
+"""What every kind of model is turned into before it is exported: a module, its inputs, their dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+from torch.export import Dim
+
+
+@dataclass
+class Limits:
+    """The largest sizes that the program is to take; a batch of 0 exports without a batch dimension."""
+
+    batch: int = 64
+    length: int | None = None
+
+
+@dataclass
+class ExportSource:
+    """Everything torch.export needs, and what model.yaml should say about it."""
+
+    name: str
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+    padded: set[str] = field(default_factory=set)  # names of dimensions that may be padded
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)  # input → values for test inputs
+    pad_values: dict[str, int] = field(default_factory=dict)
+
+
+def batch_dimension(limits: Limits) -> Any:
+    """The Dim of axis 0, or None when the program is to have none."""
+    return Dim("batch", min=1, max=limits.batch) if limits.batch else None
