@@ -118,7 +118,8 @@ check "clang-format" format_is_clean
 ctest_suite "C++ unit tests" release -LE 'slow'
 ctest_suite "C++ unit tests under ThreadSanitizer" tsan -LE 'slow|grpc'
 suite "structure of the code" "$reports/layering.xml" \
-  "$python" -m pytest -q tests/layering_test.py tests/metrics_reference_test.py tests/manuals_test.py \
+  "$python" -m pytest -q tests/layering_test.py tests/python_layering_test.py \
+  tests/metrics_reference_test.py tests/manuals_test.py \
   --junitxml "$reports/layering.xml"
 if ! $quick; then
   forget_old_scratch
