@@ -11,7 +11,7 @@ from grpc import StatusCode
 from torch import Tensor
 
 from tests.integration.daemon import Daemon
-from tests.integration.wire import Request, assert_same, eager, indices, raw_request, read, refusal, stub
+from tests.integration.wire import assert_same, eager, indices, raw_request, read, refusal, stub
 
 Inputs = dict[str, Tensor]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
