@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import tritonclient.grpc as triton
 
-from loadtest.null_models import WIDTHS
+from loadtest.benchmarks.null_models import WIDTHS
 from loadtest.peers.adapters.minilm import MiniLm
 from loadtest.peers.workspace import Workspace
 

@@ -1,4 +1,4 @@
-"""The limit of the demo model: its artifacts run in process, by loadtest/offline_loop.cc."""
+"""The limit of the demo model: its artifacts run in process, by loadtest/benchmarks/offline_loop.cc."""
 
 from __future__ import annotations
 

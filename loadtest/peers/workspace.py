@@ -8,7 +8,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest import null_models
+from loadtest.benchmarks import null_models
 
 ADAPTERS = Path(__file__).parent / "adapters"
 BATCHES, TOKENS = (1, 2, 4, 8), (16, 32, 64, 128)

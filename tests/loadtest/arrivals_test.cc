@@ -1,4 +1,4 @@
-#include "loadtest/arrivals.h"
+#include "loadtest/generator/arrivals.h"
 
 #include <cmath>
 #include <vector>

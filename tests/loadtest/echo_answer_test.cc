@@ -1,4 +1,4 @@
-#include "loadtest/echo_answer.h"
+#include "loadtest/benchmarks/echo_answer.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,11 +1,11 @@
-#include "loadtest/histogram.h"
+#include "loadtest/generator/histogram.h"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "loadtest/random.h"
+#include "loadtest/generator/random.h"
 
 namespace stoker::loadtest {
 namespace {

@@ -1,9 +1,9 @@
-#include "loadtest/html_report.h"
+#include "loadtest/generator/html_report.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "loadtest/result_file.h"
-#include "loadtest/svg_plot.h"
+#include "loadtest/generator/result_file.h"
+#include "loadtest/generator/svg_plot.h"
 
 namespace stoker::loadtest {
 namespace {

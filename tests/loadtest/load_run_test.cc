@@ -1,5 +1,5 @@
 // Loops against a gRPC server in this process that answers when the test says.
-#include "loadtest/load_run.h"
+#include "loadtest/generator/load_run.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "loadtest/scenario_run.h"
+#include "loadtest/generator/scenario_run.h"
 #include "open_inference.grpc.pb.h"
 
 namespace stoker::loadtest {

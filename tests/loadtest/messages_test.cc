@@ -1,4 +1,4 @@
-#include "loadtest/messages.h"
+#include "loadtest/generator/messages.h"
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "loadtest/input_values.h"
+#include "loadtest/generator/input_values.h"
 #include "tests/fakes/temp_folder.h"
 
 namespace stoker::loadtest {

@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "loadtest/server_figures.h"
+#include "loadtest/generator/server_figures.h"
 
 namespace stoker::loadtest {
 namespace {

@@ -1,10 +1,10 @@
-#include "loadtest/rate_search.h"
+#include "loadtest/generator/rate_search.h"
 
 #include <map>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "loadtest/random.h"
+#include "loadtest/generator/random.h"
 
 namespace stoker::loadtest {
 namespace {

@@ -1,4 +1,4 @@
-#include "loadtest/recorder.h"
+#include "loadtest/generator/recorder.h"
 
 #include "gtest/gtest.h"
 

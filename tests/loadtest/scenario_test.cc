@@ -1,4 +1,4 @@
-#include "loadtest/scenario.h"
+#include "loadtest/generator/scenario.h"
 
 #include <filesystem>
 

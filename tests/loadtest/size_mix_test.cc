@@ -1,4 +1,4 @@
-#include "loadtest/size_mix.h"
+#include "loadtest/generator/size_mix.h"
 
 #include <algorithm>
 #include <map>

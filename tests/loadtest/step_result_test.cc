@@ -1,4 +1,4 @@
-#include "loadtest/step_result.h"
+#include "loadtest/generator/step_result.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

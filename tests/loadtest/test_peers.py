@@ -11,7 +11,7 @@ import yaml
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
 
-from loadtest import null_models
+from loadtest.benchmarks import null_models
 from loadtest.peers import environments, perf_analyzer, servers, table
 from loadtest.peers.offline import demo_artifacts
 from loadtest.peers.scenarios import FILES, SCENARIOS

@@ -194,7 +194,7 @@ def test_the_echo_server_answers_rightly(form: str, api: str) -> None:
 def test_cold_start_measures_every_phase(tmp_path: Path) -> None:
     models.write("tokens", tmp_path / "models")
     command = [
-        sys.executable, "-m", "loadtest.cold_start", "--model", "tokens", "--size", "ids.1,mask.1=8", "--range",
+        sys.executable, "-m", "loadtest.benchmarks.cold_start", "--model", "tokens", "--size", "ids.1,mask.1=8", "--range",
         "ids=0:99", "--runs", "2", "--cold", "--no-compiled", "--output", tmp_path / "cold.json", "--", STOKERD,
         "--model-repository", tmp_path / "models", "--cache={cache}", "--listen=127.0.0.1:{port}",
         "--metrics-listen=127.0.0.1:{metrics_port}", "--no-compile",
@@ -210,7 +210,7 @@ def test_cold_start_measures_every_phase(tmp_path: Path) -> None:
 
 
 def test_cold_start_says_why_a_server_ended(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "loadtest.cold_start", "--model", "x", "--", STOKERD]
+    command = [sys.executable, "-m", "loadtest.benchmarks.cold_start", "--model", "x", "--", STOKERD]
     done = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=SECONDS, cwd=REPO)
     assert done.returncode == 1
     assert "the server ended with code" in done.stderr and "--model-repository is required" in done.stderr

@@ -1,4 +1,4 @@
-#include "loadtest/trace.h"
+#include "loadtest/generator/trace.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
