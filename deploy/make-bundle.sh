@@ -66,7 +66,7 @@ copy_libraries() {
 }
 
 pack() {
-  mkdir -p "$bundle/lib" "$bundle/tests/gpu"
+  mkdir -p "$bundle/lib" "$bundle/tests/gpu" "$bundle/loadtest/servers"
   cmake --install "$build" --strip --component daemon --prefix "$bundle" &&
     cmake --install "$build" --component compiler --prefix "$work/share" &&
     mv "$work/share/share/stoker/compiler" "$bundle/compiler" || return 1
@@ -96,6 +96,8 @@ END
   done
   cp tests/gpu/*.py tests/gpu/run.sh "$bundle/tests/gpu/"
   cp tests/__init__.py "$bundle/tests/"
+  cp loadtest/__init__.py "$bundle/loadtest/"
+  cp loadtest/servers/*.py "$bundle/loadtest/servers/"
   git rev-parse HEAD >"$bundle/COMMIT"
   tar -C "$work" -czf "$work/bundle.tar.gz" stoker-gpu
 }

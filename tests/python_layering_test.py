@@ -16,7 +16,8 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 # What each package may import of ours, besides itself, written from the ground up. Data flows the same way:
-# a program is read, guarded and specialised, and a job has it compiled; the commands stand on top.
+# a program is read, guarded and specialised, and a job has it compiled; the commands stand on top. Nothing may
+# import from tests/ or deploy/.
 ALLOWED: dict[str, set[str]] = {
     "compiler.program": set(),
     "compiler.guards": set(),
@@ -26,6 +27,10 @@ ALLOWED: dict[str, set[str]] = {
     "compiler.explain": {"compiler.program", "compiler.guards", "compiler.specialise", "compiler.job"},
     "compiler.export": {"compiler.program"},
     "compiler.reference": {"compiler.program"},
+    "loadtest.servers": set(),
+    "loadtest.benchmarks": {"compiler.program", "loadtest.servers"},
+    "loadtest.peers": {"loadtest.servers", "loadtest.benchmarks"},
+    "loadtest.suite": {"loadtest.servers", "loadtest.peers"},
 }
 ROOTS = ("compiler", "loadtest", "deploy", "tests")
 # Commands start without torch, which takes seconds to import, or before its environment is set up.
@@ -122,6 +127,8 @@ def plant(root: Path, files: dict[str, str]) -> None:
         "compiler/export/source.py": "",
         "compiler/export/exporter.py": "import torch\nfrom compiler.export import source\n",
         "compiler/reference.py": "from compiler.program.archive import load_program\n",
+        "loadtest/servers/process.py": "",
+        "loadtest/suite/measure.py": "from loadtest.servers.process import free_ports\n",
     }
     for name, text in (clean | files).items():
         path = root / name
@@ -145,6 +152,9 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("compiler/reference.py", "from compiler.job.job import Job", "compiler.reference may not see compiler.job"),
         ("compiler/worker/x.py", "from compiler.explain.report import explain", "may not see compiler.explain"),
         ("compiler/worker/x.py", "import tests.fakes.fake_worker", "may not see tests.fakes.fake_worker"),
+        ("loadtest/suite/x.py", "from tests.integration.daemon import Daemon", "may not see tests.integration.daemon"),
+        ("loadtest/servers/x.py", "from loadtest.peers import table", "loadtest.servers may not see loadtest.peers"),
+        ("loadtest/peers/x.py", "import compiler.job.job", "loadtest.peers may not see compiler.job"),
         ("compiler/guards/x.py", "from . import bounds", "expected the whole name"),
         ("compiler/guards/x.py", "import torch", "imports torch at once"),
         ("compiler/guards/x.py", "from torch.fx import Node", "imports torch at once"),

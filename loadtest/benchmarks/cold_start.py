@@ -21,25 +21,24 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shutil
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+from loadtest.servers.inference_server import InferenceServer
+from loadtest.servers.process import ServerError, free_ports, listens
 
 PHASES = ("listening", "ready", "answer", "compiled")
 POLL_SECONDS = 0.005
@@ -60,62 +59,17 @@ class Start:
     refused: dict[str, int] = field(default_factory=dict)  # requests before the first answer, by code
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Launch:
-    """A server under the clock. Use as a context manager: it is ended on the way out."""
+class Launch(InferenceServer):
+    """A server under the clock."""
 
     def __init__(self, command: list[str], cache: Path, log: Path) -> None:
-        self.port, self.metrics_port = free_port(), free_port()
-        names = {"port": self.port, "metrics_port": self.metrics_port, "cache": cache}
+        port, self.metrics_port = free_ports(2)
+        names = {"port": port, "metrics_port": self.metrics_port, "cache": cache}
         words = [re.sub(r"\{(port|metrics_port|cache)\}", lambda m: str(names[m[1]]), word) for word in command]
-        self.log = log
-        with open(log, "wb") as output:
-            self.launched = time.perf_counter()
-            self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-            )
-
-    def __enter__(self) -> Launch:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass
-        # Its children too: they are in a group of their own.
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
-
-    def since(self) -> float:
-        return time.perf_counter() - self.launched
-
-    def until(self, condition: Callable[[], bool], limit: float) -> float:
-        """Seconds since the launch at which `condition` first held."""
-        while not condition():
-            if self.process.poll() is not None:
-                raise SystemExit(f"the server ended with code {self.process.returncode}:\n{self.log_end()}")
-            if self.since() > limit:
-                raise SystemExit(f"the server was not there after {limit:.0f} s:\n{self.log_end()}")
-            time.sleep(POLL_SECONDS)
-        return self.since()
-
-    def log_end(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-20:])
+        super().__init__(words, port, log, grace_seconds=STOP_SECONDS)
 
     def accepts(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        return listens(self.port)
 
     def compiled_answers(self) -> float | None:
         """How many answers came from compiled code; None where there are no such metrics."""
@@ -186,15 +140,18 @@ def measure(arguments: argparse.Namespace, cache: Path, log: Path) -> Start:
     start = Start()
     limit = arguments.timeout
     with Launch(arguments.command, cache, log) as launch:
-        start.seconds["listening"] = launch.until(launch.accepts, limit)
+        start.seconds["listening"] = launch.until(launch.accepts, limit, "it listens", POLL_SECONDS)
         client = Client(launch, arguments)
 
         def watch_ready() -> None:
-            start.seconds["ready"] = launch.until(client.ready, limit)
+            with suppress(ServerError):  # said below
+                start.seconds["ready"] = launch.until(client.ready, limit, "it is ready", POLL_SECONDS)
 
         watcher = threading.Thread(target=watch_ready)
         watcher.start()
-        start.seconds["answer"] = launch.until(lambda: client.answered(start.refused), limit)
+        start.seconds["answer"] = launch.until(
+            lambda: client.answered(start.refused), limit, "it answers", POLL_SECONDS
+        )
         if launch.compiled_answers() is not None and not arguments.no_compiled:
 
             def compiled() -> bool:
@@ -203,11 +160,13 @@ def measure(arguments: argparse.Namespace, cache: Path, log: Path) -> Start:
 
             # The first answer of all may have been one.
             first = (launch.compiled_answers() or 0) > 0
-            start.seconds["compiled"] = start.seconds["answer"] if first else launch.until(compiled, limit)
+            start.seconds["compiled"] = (
+                start.seconds["answer"] if first else launch.until(compiled, limit, "it is compiled", POLL_SECONDS)
+            )
         watcher.join()
         client.channel.close()
     if "ready" not in start.seconds:
-        raise SystemExit(f"the server never became ready:\n{launch.log_end()}")
+        raise ServerError(f"never ready:\n{launch.log()[-2000:]}")
     return start
 
 
@@ -282,6 +241,9 @@ def main() -> int:
                 shutil.rmtree(cache, ignore_errors=True)
             shown = "  ".join(f"{phase} {starts[-1].seconds.get(phase, float('nan')):.3f}" for phase in PHASES)
             print(f"  run {run + 1}: {shown}", flush=True)
+    except ServerError as error:
+        print(f"the server {error}", file=sys.stderr)
+        return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     figures = summary(starts)

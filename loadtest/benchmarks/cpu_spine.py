@@ -29,11 +29,8 @@ import numpy as np
 import torch
 import tritonclient.grpc as triton
 
-REPO = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPO))
-
-from compiler.program.archive import load_program  # noqa: E402
-from tests.integration.daemon import STOKERD, Daemon, eventually, write_yaml  # noqa: E402
+from compiler.program.archive import load_program
+from loadtest.servers.stokerd import REPOSITORY, STOKERD, Daemon
 
 TOOLS = STOKERD.parents[2] / "loadtest"
 MODEL = "minilm"
@@ -104,7 +101,7 @@ class Bench:
             "inputs": {"input_ids": {"range": [0, 30521]}, "attention_mask": {"range": [0, 1]}},
             "buckets": {"batch": list(BATCHES), "tokens": list(LENGTHS)},
         }
-        write_yaml(root / MODEL, **(fields | changes))
+        (root / MODEL / "model.yaml").write_text(json.dumps(fields | changes))  # JSON is YAML
         return root
 
     # --- the parts ---
@@ -255,7 +252,7 @@ class Bench:
         for index, tokens in enumerate((24, 40, 56, 72)):
             start = time.perf_counter()
             subprocess.run(
-                [sys.executable, "-c", BARE_COMPILE, REPO, program, "8", str(tokens), self.folder / f"b{index}.pt2"],
+                [sys.executable, "-c", BARE_COMPILE, REPOSITORY, program, "8", str(tokens), self.folder / f"b{index}.pt2"],
                 check=True,
                 capture_output=True,
                 env=environment,
@@ -290,12 +287,12 @@ def wait_settled(daemon: Daemon) -> None:
         progress = {labels["progress"]: value for labels, value in daemon.samples("stoker_warmup_buckets")}
         return progress["settled"] == progress["total"]
 
-    eventually(settled, "every bucket is settled", 3600)
+    daemon.until(settled, 3600, "every bucket is settled")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", type=Path, default=REPO / "models", help="repository with the demo model")
+    parser.add_argument("--models", type=Path, default=REPOSITORY / "models", help="repository with the demo model")
     parser.add_argument("--cache", type=Path, help="kept kernel cache; filled first when it is not full")
     parser.add_argument("--output", type=Path, help="JSON file for the figures")
     parser.add_argument("--cold", action="store_true", help="also start with an empty cache")

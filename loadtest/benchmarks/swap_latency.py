@@ -29,6 +29,7 @@ import numpy as np
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from loadtest.benchmarks.cold_start import Launch, make_request
+from loadtest.servers.process import ServerError
 
 PROMOTED = re.compile(r"^(\S+T\S+) .*?(\S+:\d+ \S+): compiled, max error", re.MULTILINE)
 SECONDS = 1800  # that a warm-up may take
@@ -58,12 +59,12 @@ def requests(
 
 
 def settled(launch: Launch) -> bool:
-    return "warm-up done" in launch.log.read_text(errors="replace")
+    return "warm-up done" in launch.log()
 
 
 def drive(launch: Launch, model: str, sizes: list[list[int]]) -> list[tuple[float, float]]:
     """Ends (seconds since the epoch) and latencies (ms) of all requests."""
-    launch.until(launch.accepts, SECONDS)
+    launch.until(launch.accepts, SECONDS, "it listens")
     ends = []
     with grpc.insecure_channel(f"127.0.0.1:{launch.port}") as channel:
         stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
@@ -75,7 +76,7 @@ def drive(launch: Launch, model: str, sizes: list[list[int]]) -> list[tuple[floa
             except grpc.RpcError:
                 return False
 
-        launch.until(is_ready, SECONDS)
+        launch.until(is_ready, SECONDS, "it is ready")
         looked, enough = time.monotonic(), None
         for request in itertools.cycle(requests(stub, model, sizes)):
             start = time.perf_counter()
@@ -87,8 +88,8 @@ def drive(launch: Launch, model: str, sizes: list[list[int]]) -> list[tuple[floa
                     enough = looked + 1  # the second of the last one
                 if enough is not None and looked > enough:
                     return ends
-                if launch.since() > SECONDS:
-                    raise SystemExit(f"not settled after {SECONDS} s:\n{launch.log_end()}")
+                if launch.since_launch() > SECONDS:
+                    raise ServerError(f"not settled after {SECONDS} s:\n{launch.log()[-2000:]}")
     raise AssertionError("a cycle has no end")
 
 
@@ -128,9 +129,11 @@ def main() -> int:
         for run in range(arguments.runs):
             with Launch(arguments.command, folder / f"cache-{run}", folder / "log") as launch:
                 ends = drive(launch, arguments.model, arguments.sizes)
-                new = swaps(ends, launch.log.read_text(errors="replace"))
+                new = swaps(ends, launch.log())
             print(f"  run {run + 1}: {len(ends)} requests, none failed; {len(new)} promotions", flush=True)
             found += new
+    except ServerError as error:
+        raise SystemExit(f"the server {error}") from error
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if not found:

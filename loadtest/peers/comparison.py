@@ -23,8 +23,8 @@ from loadtest.peers import REPO, environments, servers, table
 from loadtest.peers.answers import AnswerCheck
 from loadtest.peers.offline import LOOP, OfflineLoop
 from loadtest.peers.scenarios import SCENARIOS, LoadError, Seconds, drive
-from loadtest.peers.server_process import ServerError
 from loadtest.peers.workspace import MINILM_YAML, Workspace
+from loadtest.servers.process import ServerError
 
 READY_SECONDS = 180
 FILL_SECONDS = 3600
@@ -103,7 +103,7 @@ class Comparison:
         taken: dict[tuple[str, int], table.Sample] = {}
         try:
             with launch.start(self._workspace, launch.models) as server:
-                server.wait_ready(launch.models, READY_SECONDS)
+                server.wait_ready(READY_SECONDS, launch.models)
                 self._versions[launch.server] = server.version
                 for name in launch.scenarios:
                     # An echo's rows are not the program's.
@@ -155,7 +155,7 @@ def fill_cache(workspace: Workspace, groups: Sequence[tuple[str, ...]]) -> None:
     print("  Stoker's kernel cache: compiling what it lacks; minutes for an empty one", flush=True)
     for models in groups:
         with servers.start_stoker(workspace, models) as server:
-            server.wait_ready(models, FILL_SECONDS)
+            server.wait_ready(FILL_SECONDS, models)
         log = workspace.log("stoker").read_text(errors="replace")
         for line in log.splitlines():
             if "stays on eager" in line:

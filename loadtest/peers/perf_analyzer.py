@@ -11,8 +11,9 @@ from pathlib import Path
 
 from loadtest.peers import REPO, environments, servers, table
 from loadtest.peers.comparison import READY_SECONDS, fill_cache
-from loadtest.peers.server_process import ServerError, ServerProcess
 from loadtest.peers.workspace import Workspace
+from loadtest.servers.inference_server import InferenceServer
+from loadtest.servers.process import ServerError
 
 HEAD = ("run", "server", "load", "answers/s", "p50 ms", "p99 ms", "Stoker ×", "")
 LEFT = (0, 1, 2, 7)
@@ -83,7 +84,7 @@ def read_report(text: str) -> tuple[float, float, float]:
 class Analyzer:
     """Calls perf_analyzer on one server."""
 
-    def __init__(self, server: str, process: ServerProcess, folder: Path) -> None:
+    def __init__(self, server: str, process: InferenceServer, folder: Path) -> None:
         self._server, self._process, self._folder = server, process, folder
 
     def run(self, name: str, load: str, seconds: float, *flags: str) -> Run:
@@ -145,10 +146,10 @@ def measure(build: Path, cache: Path, minilm: Path, seconds: float) -> int:
         models = (MODEL,)
         fill_cache(workspace, (models,))
         with servers.start_stoker(workspace, models) as process:
-            process.wait_ready(models, READY_SECONDS)
+            process.wait_ready(READY_SECONDS, models)
             runs += all_of_stoker(Analyzer(servers.STOKER, process, folder), seconds)
         with servers.start_triton_core(workspace, models) as process:
-            process.wait_ready(models, READY_SECONDS)
+            process.wait_ready(READY_SECONDS, models)
             runs += Analyzer("Triton's core", process, folder).sweep(seconds)
     except ServerError as error:
         runs.append(Run("start", "", "", error=str(error)))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from loadtest.peers import environments
-from loadtest.peers.server_process import ServerProcess, free_ports
 from loadtest.peers.workspace import Workspace
+from loadtest.servers.inference_server import InferenceServer
+from loadtest.servers.process import free_ports
+from loadtest.servers.stokerd import Daemon
 
 STOKER = "Stoker"
 ECHO = "bare gRPC echo"
@@ -24,7 +25,7 @@ class Launch:
     settings: str  # what is not the server's default
     models: tuple[str, ...]
     scenarios: tuple[str, ...]
-    start: Callable[[Workspace, tuple[str, ...]], ServerProcess]
+    start: Callable[[Workspace, tuple[str, ...]], InferenceServer]
     peer: str | None = None  # the environment that it needs
 
 
@@ -50,20 +51,13 @@ def launches() -> list[Launch]:
     ]
 
 
-def start_stoker(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
-    (port,) = free_ports(1)
-    command = [
-        str(workspace.build / "server/main/stokerd"),
-        f"--model-repository={workspace.stoker_repository(models)}",
-        f"--cache={workspace.cache}",
-        f"--listen=127.0.0.1:{port}",
-        "--metrics-listen=127.0.0.1:0",
-        f"--compiler-python={sys.executable}",
-    ]
-    return ServerProcess(command, port, workspace.log("stoker"), dict(os.environ), environments.REPO)
+def start_stoker(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
+    repository, log = workspace.stoker_repository(models), workspace.log("stoker")
+    stokerd = workspace.build / "server/main/stokerd"
+    return Daemon(repository, workspace.cache, log, binary=stokerd, grace_seconds=20)
 
 
-def start_echo(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
+def start_echo(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
     """Of raw bytes, by the API that is faster here: its limit, not its habit."""
     (port,), (model,) = free_ports(1), models
     width = {"null": 16, "payload": 3 * 224 * 224}[model]
@@ -75,19 +69,19 @@ def start_echo(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
         f"--input=x:FP32:-1,{width}",
         "--output=y:FP32:-1,16",
     ]
-    return ServerProcess(command, port, workspace.log("echo"), dict(os.environ), workspace.folder)
+    return InferenceServer(command, port, workspace.log("echo"), folder=workspace.folder)
 
 
-def start_triton(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
+def start_triton(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
     """Its Python backend; README.md says what was tried."""
     return _start_tritonserver(workspace, workspace.triton_repository(models))
 
 
-def start_triton_core(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
+def start_triton_core(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
     return _start_tritonserver(workspace, workspace.triton_core_repository(models))
 
 
-def _start_tritonserver(workspace: Workspace, repository: os.PathLike[str]) -> ServerProcess:
+def _start_tritonserver(workspace: Workspace, repository: os.PathLike[str]) -> InferenceServer:
     (port,) = free_ports(1)
     server = environments.triton_folder(environments.environment("triton"))
     command = [
@@ -102,31 +96,33 @@ def _start_tritonserver(workspace: Workspace, repository: os.PathLike[str]) -> S
     ]
     # Its Python backend ignores PYTHONPATH and takes the packages of the first python3 in PATH.
     path = f"{environments.python('triton').parent}:{os.environ['PATH']}"
-    return ServerProcess(
-        command, port, workspace.log("triton"), os.environ | {"PATH": path}, workspace.folder
+    return InferenceServer(
+        command, port, workspace.log("triton"), environment=os.environ | {"PATH": path}, folder=workspace.folder
     )
 
 
-def start_mlserver_plain(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
+def start_mlserver_plain(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
     return _start_mlserver(workspace, models, {"parallel_workers": 0}, {})
 
 
-def start_mlserver_batching(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
+def start_mlserver_batching(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
     batching = {"max_batch_size": 8, "max_batch_time": 0.01}
     return _start_mlserver(workspace, models, {"parallel_workers": 0}, batching)
 
 
 def _start_mlserver(
     workspace: Workspace, models: tuple[str, ...], server: dict[str, object], model: dict[str, object]
-) -> ServerProcess:
+) -> InferenceServer:
     http, grpc, metrics = free_ports(3)
     server = {"host": "127.0.0.1", "http_port": http, "grpc_port": grpc, "metrics_port": metrics} | server
     repository = workspace.mlserver_repository(models, server, model)
     command = [str(environments.python("mlserver")), "-m", "mlserver.cli.main", "start", str(repository)]
-    return ServerProcess(command, grpc, workspace.log("mlserver"), environments.variables(), workspace.folder)
+    return InferenceServer(
+        command, grpc, workspace.log("mlserver"), environment=environments.variables(), folder=workspace.folder
+    )
 
 
-def start_kserve(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess:
+def start_kserve(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
     http, grpc = free_ports(2)
     command = [
         str(environments.python("kserve")),
@@ -137,4 +133,6 @@ def start_kserve(workspace: Workspace, models: tuple[str, ...]) -> ServerProcess
         "--enable_latency_logging=false",
         *(f"minilm={workspace.program(m)}" if m == "minilm" else m for m in models),
     ]
-    return ServerProcess(command, grpc, workspace.log("kserve"), environments.variables(), workspace.folder)
+    return InferenceServer(
+        command, grpc, workspace.log("kserve"), environment=environments.variables(), folder=workspace.folder
+    )

@@ -22,6 +22,7 @@ from pathlib import Path
 from loadtest.peers import environments
 from loadtest.peers.comparison import commit, machine, torch_version
 from loadtest.peers.table import aligned, number
+from loadtest.servers.process import ServerError
 from loadtest.suite import REPO
 from loadtest.suite.measure import ALTERNATIONS, LAUNCHES, Bucket, measure
 from loadtest.suite.models import MODELS, SuiteModel, write
@@ -100,7 +101,7 @@ def run(model: SuiteModel, folder: Path, cache: Path, demo: Path) -> list[Bucket
         return failed(model, "not exported", error)
     try:
         return measure(model, own, cache)
-    except (AssertionError, OSError) as error:
+    except (AssertionError, ServerError, OSError) as error:
         return failed(model, "not measured", error)
 
 

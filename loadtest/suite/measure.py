@@ -22,8 +22,9 @@ import numpy as np
 import tritonclient.grpc as triton
 from tritonclient.utils import triton_to_np_dtype
 
+from loadtest.servers.process import ServerError
+from loadtest.servers.stokerd import Daemon
 from loadtest.suite.models import Sizes, SuiteModel
-from tests.integration.daemon import Daemon
 
 # Pairs of daemons, one after the other: one launch may be slower than the next by a factor, for all
 # of its life, in the same code.
@@ -100,7 +101,7 @@ def bucket_name(sizes: Sizes) -> str:
 
 def measure(model: SuiteModel, folder: Path, cache: Path) -> list[Bucket]:
     """`folder` holds the model repository "models" and gets the logs; `cache` is filled first where
-    it lacks something. Raises AssertionError, with the daemon's log, for a model that isn't served."""
+    it lacks something. Raises ServerError, with the end of the daemon's log, for a model that isn't served."""
     with Daemon(folder / "models", cache, folder / "fill.log") as daemon:
         daemon.wait_ready(FILL_SECONDS)
         _expect_served(daemon, model)
@@ -124,7 +125,8 @@ def measure(model: SuiteModel, folder: Path, cache: Path) -> list[Bucket]:
 
 def _expect_served(daemon: Daemon, model: SuiteModel) -> None:
     with daemon.client() as client:
-        assert client.is_model_ready(model.name), daemon.log()[-2000:]
+        if not client.is_model_ready(model.name):
+            raise ServerError(f"{model.name} is not served:\n{daemon.log()[-2000:]}")
 
 
 def _alone(model: SuiteModel, folder: Path, sizes: Sizes) -> Path:

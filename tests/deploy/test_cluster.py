@@ -7,9 +7,7 @@ server its own prober asks, at the end.
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,8 +20,8 @@ from tests import models
 from tests.deploy import tools
 from tests.deploy.control_plane import NODES, Cluster, Object, control_plane, is_ready
 from tests.deploy.test_chart import CASES, CHART, render, server
+from tests.fakes.stand_in import stand_in
 from tests.integration.daemon import Daemon, eventually
-from tests.metrics_reference_test import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
@@ -195,10 +193,7 @@ def test_the_kubelet_waits_for_a_warm_up(tmp_path: Path) -> None:
     for folder in (cache, cache / "v1"):
         folder.chmod(0o700)
     os.mkfifo(gate)
-    worker = [sys.executable, str(REPOSITORY / "tests/fakes/fake_worker.py"), "--start", "gated", "--job", "refuse"]
-    script = tmp_path / "python"
-    script.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {shlex.join(worker)} "$@"\n')
-    script.chmod(0o755)
+    script = stand_in(tmp_path / "python", "fake_worker.py", "--start", "gated", "--job", "refuse")
     models.write("mlp", tmp_path / "models")
     patience = max(
         probes[f"{name}Probe"]["periodSeconds"] * probes[f"{name}Probe"]["failureThreshold"]

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +14,9 @@ import pytest
 
 from tests import models
 from tests.deploy.browser import Browser
+from tests.fakes.stand_in import stand_in
 from tests.integration.clients import infer, rows
-from tests.integration.daemon import STOKERD, Daemon, eventually, write_yaml
-from tests.metrics_reference_test import REPOSITORY
+from tests.integration.daemon import Daemon, eventually, warm_up, write_yaml
 
 pytestmark = pytest.mark.slow
 
@@ -42,9 +39,7 @@ def daemon(kept: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dae
     models.write("mlp", root)
     write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [1, 8]})
     kernels = kept / "kernels"
-    command = [STOKERD, f"--model-repository={root}", f"--cache={kernels}", "--warm-only"]
-    command += ["--no-promotion-checks", f"--compiler-python={sys.executable}"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    done = warm_up(root, kernels, "--no-promotion-checks")
     assert done.returncode == 0, done.stdout + done.stderr
     # The same program with buckets that nobody has compiled, and a compiler that never ends.
     (root / "mlp").rename(root / "compiled")
@@ -54,10 +49,7 @@ def daemon(kept: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dae
     write_yaml(root / "waiting", max_batch_size=11, buckets={"batch": [5, 9, 11]})
     (root / "broken/1").mkdir(parents=True)
     (root / "broken/1/model.pt2").write_bytes(b"<script>no archive")
-    worker = folder / "worker"
-    script = shlex.join([sys.executable, str(REPOSITORY / "tests/fakes/fake_worker.py"), "--job", "hang"])
-    worker.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {script} "$@"\n')
-    worker.chmod(0o755)
+    worker = stand_in(folder / "worker", "fake_worker.py", "--job", "hang")
     flags = [f"--cache-layer={kernels}", f"--compiler-python={worker}", "--no-promotion-checks"]
     with Daemon(root, folder / "cache", folder / "log", *flags) as running:
         eventually(lambda: "compiled:1: warm-up done" in running.log(), f"one serves:\n{running.log()}")

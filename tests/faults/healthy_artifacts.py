@@ -14,7 +14,6 @@ import argparse
 import json
 import re
 import shutil
-import subprocess
 import sys
 import warnings
 from collections import Counter
@@ -24,8 +23,8 @@ from pathlib import Path
 
 import torch
 
+from loadtest.servers.stokerd import warm_up
 from tests.faults.random_programs import VOCABULARY, program
-from tests.integration.daemon import STOKERD
 
 AT_ONCE = 10  # programs of one daemon: a worker's start costs as much as two compiles
 LIMIT_SECONDS = 3600
@@ -76,18 +75,7 @@ def write_all(numbers: Iterable[int], repository: Path) -> dict[int, str]:
 
 def check(described: dict[int, str], repository: Path, cache: Path) -> list[Outcome]:
     """Compiles and checks the programs of a repository with one daemon."""
-    done = subprocess.run(
-        [
-            str(STOKERD),
-            "--warm-only",
-            f"--model-repository={repository}",
-            f"--cache={cache}",
-            f"--compiler-python={sys.executable}",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-    )
+    done = warm_up(repository, cache, seconds=LIMIT_SECONDS)
     text = done.stdout + done.stderr
     outcomes = []
     for number, compiled, error, reason, why in SETTLED.findall(text):

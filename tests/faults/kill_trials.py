@@ -21,23 +21,22 @@ import json
 import os
 import random
 import re
-import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadtest.servers.process import ServerProcess
+from loadtest.servers.stokerd import STOKERCTL, command, warm_up
 from tests import models
+from tests.fakes.stand_in import stand_in
 
-REPO = Path(__file__).resolve().parents[2]
-SERVER = REPO / "build/release/server"
 BUCKETS = [1, 2, 4, 8]
 COMMITTED = re.compile(r"cache entry ([0-9a-f]{12}) committed")
 DAMAGED = re.compile(r".*cache entry .*(?:set aside|damaged|passed over|unusable|can't be read).*")
@@ -68,32 +67,25 @@ class Setup:
             return sys.executable
         script = self.folder / "stand-in"
         if not script.exists():
-            worker = [sys.executable, str(REPO / "tests/fakes/fake_worker.py")]
-            command = shlex.join([*worker, "--job", "copied", "--golden", str(self.golden)])
-            script.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {command} "$@"\n')
-            script.chmod(0o755)
+            stand_in(script, "fake_worker.py", "--job", "copied", "--golden", str(self.golden))
         return str(script)
 
     def command(self, cache: Path) -> list[str]:
         flags = ["--warm-only", "--no-promotion-checks", f"--compiler-python={self.compiler()}"]
-        return [str(SERVER / "main/stokerd"), f"--model-repository={self.repository}", f"--cache={cache}", *flags]
+        return command(self.repository, cache, *flags)
 
 
 @contextmanager
-def daemons(setup: Setup, cache: Path, count: int) -> Iterator[list[tuple[subprocess.Popen[bytes], Path]]]:
-    """Running daemons and their logs; ended with the block."""
-    running = []
-    try:
+def daemons(setup: Setup, cache: Path, count: int) -> Iterator[list[ServerProcess]]:
+    """Running daemons; ended with the block."""
+    with ExitStack() as running:
+        started = []
         for _ in range(count):
             handle, name = tempfile.mkstemp(prefix="log-", dir=cache.parent)
-            running.append((subprocess.Popen(setup.command(cache), stdout=handle, stderr=handle), Path(name)))
             os.close(handle)
-        yield running
-    finally:
-        for process, _ in running:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+            daemon = ServerProcess(setup.command(cache), Path(name), grace_seconds=0)
+            started.append(running.enter_context(daemon))
+        yield started
 
 
 def trial(setup: Setup, generator: random.Random, span: float, outcome: Outcome) -> None:
@@ -107,21 +99,19 @@ def trial(setup: Setup, generator: random.Random, span: float, outcome: Outcome)
     )
     start = time.monotonic()
     with daemons(setup, cache, setup.daemons) as running:
-        logs += [log for _, log in running]
+        logs += [daemon.log_path for daemon in running]
         for moment, victim in kills:
             time.sleep(max(0.0, start + moment - time.monotonic()))
-            process = running[victim][0]
-            if process.poll() is None:
+            if not running[victim].ended():
                 staging = cache / "v1/staging"
                 outcome.killed_with_work_staged += staging.exists() and any(staging.iterdir())
-                process.send_signal(signal.SIGKILL)
+                running[victim].process.kill()
                 outcome.kills += 1
-        for process, _ in running:
-            process.wait(LIMIT_SECONDS)
-    with daemons(setup, cache, 1) as running:
-        ((last, log),) = running
-        logs.append(log)
-        code = last.wait(LIMIT_SECONDS)
+        for daemon in running:
+            daemon.process.wait(LIMIT_SECONDS)
+    with daemons(setup, cache, 1) as (last,):
+        logs.append(last.log_path)
+        code = last.process.wait(LIMIT_SECONDS)
 
     text = "".join(log.read_text(errors="replace") for log in logs)
     faults = []
@@ -135,7 +125,7 @@ def trial(setup: Setup, generator: random.Random, span: float, outcome: Outcome)
     if len(left) != len(BUCKETS):
         faults.append(f"{len(left)} entries, expected {len(BUCKETS)}")
     verify = subprocess.run(
-        [SERVER / "ctl/stokerctl", "--cache", cache, "cache", "verify"], capture_output=True, text=True
+        [STOKERCTL, "--cache", cache, "cache", "verify"], capture_output=True, text=True
     )
     if verify.returncode != 0:
         faults.append(f"stokerctl: {verify.stdout}{verify.stderr}")
@@ -160,11 +150,10 @@ def run(trials: int, golden: Path, seed: int = 1, count: int = 4, real: bool = F
     outcome = Outcome()
     with tempfile.TemporaryDirectory(prefix="kill-trials-") as name:
         setup = Setup(write_repository(Path(name)), golden, count, real, Path(name))
-        fill = [*setup.command(golden)[:-1], f"--compiler-python={sys.executable}"]
-        subprocess.run(fill, check=True, capture_output=True)
+        warm_up(setup.repository, golden, "--no-promotion-checks").check_returncode()
         begun = time.monotonic()
         with daemons(setup, Path(name) / "undisturbed", count) as running:
-            codes = [process.wait(LIMIT_SECONDS) for process, _ in running]
+            codes = [daemon.process.wait(LIMIT_SECONDS) for daemon in running]
         assert codes == [0] * count, codes
         span = time.monotonic() - begun
         generator = random.Random(seed)

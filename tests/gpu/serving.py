@@ -11,17 +11,16 @@ import argparse
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
+from loadtest.servers.process import ServerError
+from loadtest.servers.stokerd import Daemon
 from tests.gpu import models
 from tests.gpu.bench import say
 
-LISTENING = re.compile(r"listening: gRPC port (\d+), metrics port (\d+)")
 READY = re.compile(r"ready ([\d.]+) s after launch")
 
 
@@ -30,52 +29,20 @@ def of_the_bundle(options: argparse.Namespace) -> dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": options.library_path}
 
 
-class Daemon:
-    """A running stokerd; a context manager that ends it."""
+class BundledDaemon(Daemon):
+    """The bundle's stokerd, with the bundle's compiler."""
 
     def __init__(self, options: argparse.Namespace, repository: Path, log: Path, *arguments: str) -> None:
-        self.log_path = log
-        command = [
-            str(options.bundle / "bin/stokerd"), f"--model-repository={repository}",
-            f"--cache={options.work / 'cache'}", "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0",
-            f"--compiler-python={options.bundle / 'bin/python'}", f"--compiler-folder={options.bundle}",
-            *arguments,
-        ]  # fmt: skip
-        self._log_file = open(log, "wb")
-        self.process = subprocess.Popen(
-            command, stdout=self._log_file, stderr=self._log_file, env=of_the_bundle(options)
-        )
+        python, folder = options.bundle / "bin/python", options.bundle
+        super().__init__(
+            repository, options.work / "cache", log,
+            f"--compiler-python={python}", f"--compiler-folder={folder}", *arguments,
+            binary=options.bundle / "bin/stokerd", environment=of_the_bundle(options), grace_seconds=30,
+        )  # fmt: skip
 
-    def __enter__(self) -> Daemon:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self.process.wait()
-        self._log_file.close()
-
-    def log(self) -> str:
-        return self.log_path.read_text(errors="replace")
-
-    def wait_ready(self, seconds: float) -> float:
-        """Seconds from launch to ready, as the daemon says. Raises RuntimeError with the log's end."""
-        deadline = time.monotonic() + seconds
-        while not (found := READY.search(self.log())):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"not ready within {seconds} s:\n{self.log()[-3000:]}")
-            time.sleep(0.05)
-        return float(found[1])
-
-    def ports(self) -> tuple[str, str]:
-        """Of gRPC and of the metrics."""
-        found = LISTENING.search(self.log())
-        assert found, self.log()
-        return found[1], found[2]
+    def said_ready(self, seconds: float) -> float:
+        """Seconds from launch to ready, as the daemon says."""
+        return float(self.logged(READY, seconds)[1])
 
     def foreign_libraries(self, allowed: list[Path]) -> list[str]:
         """What it has mapped from elsewhere than `allowed`, C's own libraries aside."""
@@ -146,11 +113,10 @@ def main() -> int:
         fields["device"] = options.device
     (version.parent / "model.yaml").write_text(json.dumps(fields) + "\n")
 
-    with Daemon(options, repository, options.work / "first.log", "--compile-jobs=4") as daemon:
-        say(first_ready_s=daemon.wait_ready(options.ready_seconds))
-    with Daemon(options, repository, options.work / "second.log") as daemon:
-        say(warm_ready_s=daemon.wait_ready(60), buckets=len(model.batches))
-        port, metrics_port = daemon.ports()
+    with BundledDaemon(options, repository, options.work / "first.log", "--compile-jobs=4") as daemon:
+        say(first_ready_s=daemon.said_ready(options.ready_seconds))
+    with BundledDaemon(options, repository, options.work / "second.log") as daemon:
+        say(warm_ready_s=daemon.said_ready(60), buckets=len(model.batches))
         import torch
 
         site = Path(torch.__file__).parents[1]
@@ -161,15 +127,15 @@ def main() -> int:
         say(check="libraries from the bundle and torch alone", foreign=foreign, passed=not foreign)
         passed = not foreign
         for concurrency in options.concurrency:
-            step = load(options, f"127.0.0.1:{port}", concurrency, options.seconds)
+            step = load(options, daemon.address, concurrency, options.seconds)
             say(concurrency=concurrency, step=step)
-        say(status=tiers(options, f"http://127.0.0.1:{metrics_port}/metrics"))
+        say(status=tiers(options, f"http://127.0.0.1:{daemon.metrics_port}/metrics"))
     return 0 if passed else 1
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except RuntimeError as error:
+    except (RuntimeError, ServerError) as error:
         say(error=str(error))
         sys.exit(1)

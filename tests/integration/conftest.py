@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.integration.daemon import REPO, STOKERD, Daemon, eventually  # noqa: E402
+from tests.fakes.stand_in import stand_in  # noqa: E402
+from tests.integration.daemon import REPO, Daemon, eventually, warm_up  # noqa: E402
 from tests.kept import digest  # noqa: E402
 
 
@@ -129,9 +129,7 @@ def unjudged(kept: Path, fresh_caches: Callable[[], Path]) -> Callable[[Path], P
 
     def cache(repository: Path) -> Path:
         full = kept / "kernels"
-        command = [STOKERD, f"--model-repository={repository}", f"--cache={full}", "--warm-only"]
-        command += ["--no-promotion-checks", f"--compiler-python={sys.executable}"]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = warm_up(repository, full, "--no-promotion-checks")
         assert done.returncode == 0, done.stdout + done.stderr
         fresh = fresh_caches()
         shutil.copytree(full / "v1/entries", fresh / "v1/entries", copy_function=os.link)
@@ -145,11 +143,7 @@ def fake_compiler(tmp_path: Path) -> Callable[..., str]:
     """fake_compiler("--job", "crash") is the flag for tests/fakes/fake_worker.py as compile worker."""
 
     def make(*behaviour: str) -> str:
-        script = tmp_path / "fake-python"
-        command = shlex.join([sys.executable, str(REPO / "tests/fakes/fake_worker.py"), *behaviour])
-        script.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {command} "$@"\n')
-        script.chmod(0o755)
-        return f"--compiler-python={script}"
+        return f"--compiler-python={stand_in(tmp_path / 'fake-python', 'fake_worker.py', *behaviour)}"
 
     return make
 

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients import check_mlp
-from tests.integration.daemon import STOKERD, Daemon, ctl, eventually, write_yaml
+from tests.integration.daemon import Daemon, ctl, eventually, warm_up, write_yaml
 
 
 def warm(root: Path, cache: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    flags = ["--warm-only", "--log-level=error", f"--compiler-python={os.sys.executable}"]
-    command = [STOKERD, f"--model-repository={root}", f"--cache={cache}", *flags, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return warm_up(root, cache, "--log-level=error", *arguments, seconds=300)
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,7 @@ spoiled: that of the same programs, and that of random ones."""
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import grpc
 import pytest
 import torch
 
+from tests.fakes.stand_in import stand_in
 from tests.faults import healthy_artifacts, spoiled_programs
 from tests.faults.spoiled_programs import BATCH, PROGRAMS
 from tests.integration import wire
@@ -48,10 +47,7 @@ def spoiled(
     if artifacts.exists():
         shutil.copytree(artifacts, cache / "v1/entries")
     folder = tmp_path_factory.mktemp("spoiled")
-    python = folder / "python"
-    command = shlex.join([sys.executable, str(FAULTY_COMPILER)])
-    python.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {command} "$@"\n')
-    python.chmod(0o755)
+    python = stand_in(folder / "python", FAULTY_COMPILER.name)
     with Daemon(programs, cache, folder / "stokerd.log", f"--compiler-python={python}") as daemon:
         daemon.wait_ready()
         if daemon.metric("stoker_compile_seconds_count") > 0:
