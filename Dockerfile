@@ -22,8 +22,8 @@ RUN --mount=type=secret,id=ca \
     rm -rf /opt/stoker/logs /var/lib/apt/lists/* /var/cache/apt/* /var/log/*
 
 FROM tools AS torch
-COPY deploy/torch_libraries.sh /stoker/deploy/
-RUN /stoker/deploy/torch_libraries.sh /opt/stoker/venv/bin/python /out/usr/lib/stoker
+COPY deploy/packages/torch_libraries.sh /stoker/deploy/packages/
+RUN /stoker/deploy/packages/torch_libraries.sh /opt/stoker/venv/bin/python /out/usr/lib/stoker
 
 FROM tools AS build
 WORKDIR /stoker
@@ -48,7 +48,7 @@ RUN --mount=type=bind,from=torch,source=/out,target=/out/torch \
 # NVIDIA's container toolkit brings one in.
 FROM tools AS compile
 COPY --from=torch /out /
-RUN --mount=type=bind,source=deploy/cuda_libraries.sh,target=/run/cuda_libraries.sh \
+RUN --mount=type=bind,source=deploy/packages/cuda_libraries.sh,target=/run/cuda_libraries.sh \
     /run/cuda_libraries.sh --link /opt/stoker/venv/lib/python3*/site-packages/torch /usr/lib/stoker
 COPY --from=build /out/daemon /
 COPY --from=build /out/cuda /
@@ -134,7 +134,7 @@ FROM runtime AS serve-cuda
 USER 0
 # Straight from where pip put them: 3 GB that no other stage holds again.
 RUN --mount=type=bind,from=tools,source=/opt/stoker,target=/mnt \
-    --mount=type=bind,source=deploy/cuda_libraries.sh,target=/run/cuda_libraries.sh \
+    --mount=type=bind,source=deploy/packages/cuda_libraries.sh,target=/run/cuda_libraries.sh \
     /run/cuda_libraries.sh /mnt/venv-*/lib/python3*/site-packages/torch /usr/lib/stoker
 USER 10001:10001
 COPY --from=build /out/daemon /

@@ -42,7 +42,7 @@ version=$(sed -n 's/^project(stoker VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 commit=$(git rev-parse HEAD)
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
-chart_version=$(sed -n 's/^version: //p' deploy/charts/stoker/Chart.yaml)
+chart_version=$(sed -n 's/^version: //p' deploy/kubernetes/charts/stoker/Chart.yaml)
 [ "$chart_version" = "$version" ] ||
   fail "expected one version, got $version in CMakeLists.txt and $chart_version in the chart"
 work=$(mktemp -d)
@@ -84,8 +84,8 @@ describe_package() {
 
 # As `helm package` does, but for the dates.
 make_chart() {
-  tar --create --directory deploy/charts --dereference \
-    --exclude-from <(sed 's,/$,,' deploy/charts/stoker/.helmignore) \
+  tar --create --directory deploy/kubernetes/charts --dereference \
+    --exclude-from <(sed 's,/$,,' deploy/kubernetes/charts/stoker/.helmignore) \
     --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX stoker |
     gzip --no-name --best >"$out/stoker-$version.tgz"
 }

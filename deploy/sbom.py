@@ -39,7 +39,7 @@ from spdx_tools.spdx.validation.document_validator import validate_full_spdx_doc
 from spdx_tools.spdx.writer.write_anything import write_file
 
 LOCK = Path(__file__).resolve().parent / "requirements.lock"
-# The wheels that deploy/torch_libraries.sh takes libraries from.
+# The wheels that deploy/packages/torch_libraries.sh takes libraries from.
 WHEELS = ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti")
 # Debian's packages of which the daemon holds a copy, compiled in.
 HEADERS = ("libcli11-dev", "nlohmann-json3-dev")

@@ -1,4 +1,4 @@
-"""deploy/charts/stoker: every set of values of ci/ renders to what Kubernetes' schemas take and Stoker understands."""
+"""The chart: every set of values of ci/ renders to what Kubernetes' schemas take and Stoker understands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.metrics_reference_test import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-CHART = REPOSITORY / "deploy/charts/stoker"
+CHART = REPOSITORY / "deploy/kubernetes/charts/stoker"
 CASES = sorted((CHART / "ci").glob("*.yaml"))
 CUSTOM = "monitoring.coreos.com/v1"
 KUBERNETES = "1.35"
@@ -283,7 +283,7 @@ def test_everything_is_there() -> None:
     assert "replicas" not in one(objects, "Deployment")["spec"]
     scaler = one(objects, "HorizontalPodAutoscaler")["spec"]
     assert scaler["scaleTargetRef"]["name"] == one(objects, "Deployment")["metadata"]["name"]
-    adapter = yaml.safe_load((REPOSITORY / "deploy/prometheus/adapter.yaml").read_text())
+    adapter = yaml.safe_load((REPOSITORY / "deploy/monitoring/prometheus/adapter.yaml").read_text())
     assert scaler["metrics"][0]["pods"]["metric"]["name"] == adapter["rules"][0]["name"]["as"]
     assert {port["name"] for port in server(objects)["ports"]} == {"grpc", "metrics"}
     assert one(objects, "ServiceMonitor")["spec"]["endpoints"][0]["port"] == "metrics"
@@ -299,11 +299,11 @@ def test_everything_is_there() -> None:
 
 def test_rules_and_dashboards_arrive_unchanged(tmp_path: Path) -> None:
     objects = render("everything")
-    rules = yaml.safe_load((REPOSITORY / "deploy/prometheus/stoker.rules.yaml").read_text())
+    rules = yaml.safe_load((REPOSITORY / "deploy/monitoring/prometheus/stoker.rules.yaml").read_text())
     assert one(objects, "PrometheusRule")["spec"] == rules
     boards = next(each for each in objects if each["metadata"]["name"].endswith("-dashboards"))
     assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
-    files = sorted((REPOSITORY / "deploy/grafana/dashboards").glob("*.json"))
+    files = sorted((REPOSITORY / "deploy/monitoring/grafana/dashboards").glob("*.json"))
     assert sorted(boards["data"]) == [f"stoker-{path.name}" for path in files]
     for path in files:
         assert json.loads(boards["data"][f"stoker-{path.name}"]) == json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""deploy/compose.yaml: the file says what it should, and what can be run here is run.
+"""deploy/docker/compose.yaml: the file says what it should, and what can be run here is run.
 
 Prometheus', Alertmanager's and Grafana's images come from a registry; here their configurations are checked by
 their own programs. The demo model, the warm-up, the server and the client run for real.
@@ -24,7 +24,7 @@ from tests.metrics_reference_test import REPOSITORY
 pytestmark = pytest.mark.slow
 
 DEPLOY = REPOSITORY / "deploy"
-FILE = DEPLOY / "compose.yaml"
+FILE = DEPLOY / "docker/compose.yaml"
 OURS = {"model", "warm", "stoker", "client"}
 
 Compose = Callable[..., subprocess.CompletedProcess[str]]
@@ -81,7 +81,7 @@ def test_the_order_and_what_has_to_be_equal(services: dict[str, dict]) -> None:
 
 def test_on_gpus(services: dict[str, dict]) -> None:
     """The second file changes who gets GPUs, the image that serves, and the device: nothing else."""
-    done = compose("--profile", "client", "--file", str(FILE), "--file", str(DEPLOY / "compose.gpu.yaml"), "config")
+    done = compose("--profile", "client", "--file", str(FILE), "--file", str(DEPLOY / "docker/compose.gpu.yaml"), "config")
     assert done.returncode == 0, done.stderr
     found = yaml.safe_load(done.stdout)["services"]
     gpus = {"resources": {"reservations": {"devices": [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]}}}
@@ -107,9 +107,9 @@ def test_prometheus_takes_its_configuration(services: dict[str, dict], tmp_path:
         command = [promtool, "check", "config", str(folder / "prometheus.yml")]
         return subprocess.run(command, capture_output=True, text=True)
 
-    done = check(DEPLOY / "prometheus")
+    done = check(DEPLOY / "monitoring/prometheus")
     assert done.returncode == 0 and re.search(r"[1-9]\d* rules? found", done.stdout), done.stdout + done.stderr
-    text = (DEPLOY / "prometheus/prometheus.yml").read_text()
+    text = (DEPLOY / "monitoring/prometheus/prometheus.yml").read_text()
     (tmp_path / "prometheus.yml").write_text(text.replace("scrape_interval", "scrap_interval"))
     assert check(tmp_path).returncode != 0
     # Its targets are services, on ports that these have.
@@ -129,7 +129,7 @@ def test_alertmanager_takes_its_configuration(tmp_path: Path) -> None:
     def check(path: Path) -> int:
         return subprocess.run([amtool, "check-config", str(path)], capture_output=True).returncode
 
-    good = DEPLOY / "prometheus/alertmanager.yml"
+    good = DEPLOY / "monitoring/prometheus/alertmanager.yml"
     assert check(good) == 0
     (tmp_path / "bad.yml").write_text(good.read_text().replace("receiver: nobody", "receiver: somebody"))
     assert check(tmp_path / "bad.yml") != 0
@@ -144,7 +144,7 @@ def test_grafana_finds_its_data_and_dashboards(services: dict[str, dict]) -> Non
     assert source["url"] == "http://prometheus:9090"
     (provider,) = yaml.safe_load((provisioning / "dashboards/stoker.yaml").read_text())["providers"]
     dashboards = mounts[provider["options"]["path"]]
-    assert sorted(dashboards.glob("*.json")) == sorted((DEPLOY / "grafana/dashboards").glob("*.json"))
+    assert sorted(dashboards.glob("*.json")) == sorted((DEPLOY / "monitoring/grafana/dashboards").glob("*.json"))
     home = Path(grafana["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
     assert (mounts[str(home.parent)] / home.name).is_file()
 

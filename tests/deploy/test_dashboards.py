@@ -1,4 +1,4 @@
-"""deploy/grafana: the dashboards are what their script writes, fit Grafana's schema, and every query has data.
+"""The dashboards are what their script writes, fit Grafana's schema, and every query has data.
 
 Three daemons are scraped by a real Prometheus while tritonclient loads them. One starts with an empty cache and
 compiles, one is frozen with an empty cache, one is frozen with the first one's cache as a layer. Together they show
@@ -36,8 +36,8 @@ from tests.metrics_reference_test import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-GRAFANA = REPOSITORY / "deploy/grafana"
-RULES = REPOSITORY / "deploy/prometheus/stoker.rules.yaml"
+GRAFANA = REPOSITORY / "deploy/monitoring/grafana"
+RULES = REPOSITORY / "deploy/monitoring/prometheus/stoker.rules.yaml"
 FILES = sorted((GRAFANA / "dashboards").glob("*.json"))
 LOAD_SECONDS = 12
 FEWEST_REQUESTS = 300
@@ -316,7 +316,7 @@ def test_the_filters_filter(monitored: Prometheus) -> None:
 
 
 def test_the_autoscalers_metric_has_data(monitored: Prometheus) -> None:
-    rule = yaml.safe_load((REPOSITORY / "deploy/prometheus/adapter.yaml").read_text())["rules"][0]
+    rule = yaml.safe_load((REPOSITORY / "deploy/monitoring/prometheus/adapter.yaml").read_text())["rules"][0]
     asked = rule["metricsQuery"].replace("<<.GroupBy>>", "instance").replace("<<.LabelMatchers>>", 'job="stoker"')
     waits = [value for _, value in monitored.values(asked)]
     # The frozen servers had no traffic: 0 and not nothing.

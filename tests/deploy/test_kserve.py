@@ -1,4 +1,4 @@
-"""deploy/kserve: fits KServe's, KEDA's and Prometheus' kinds, and what its runtime says starts the real server."""
+"""What is for KServe fits its kinds, KEDA's and Prometheus', and what its runtime says starts the real server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.metrics_reference_test import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-FOLDER = REPOSITORY / "deploy/kserve"
+FOLDER = REPOSITORY / "deploy/kubernetes/kserve"
 EXAMPLES = sorted((FOLDER / "examples").glob("*.yaml"))
 # Kinds that Kubernetes has itself.
 BUILT_IN = {"v1", "batch/v1"}

@@ -1,4 +1,4 @@
-"""deploy/kserve with KServe's own controller and webhooks: what becomes of the runtime and of each example."""
+"""What is for KServe, with its own controller and webhooks: what becomes of the runtime and of each example."""
 
 from __future__ import annotations
 

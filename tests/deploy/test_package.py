@@ -21,8 +21,8 @@ from tests.metrics_reference_test import REPOSITORY
 pytestmark = pytest.mark.slow
 
 BUILD = REPOSITORY / "build/release"
-# As deploy/systemd/stokerd.service starts it, but for systemd, which a container doesn't have.
-UNIT = REPOSITORY / "deploy/systemd/stokerd.service"
+# As deploy/packages/systemd/stokerd.service starts it, but for systemd, which a container doesn't have.
+UNIT = REPOSITORY / "deploy/packages/systemd/stokerd.service"
 START = re.search(r"^ExecStart=(.+) \$STOKER_OPTIONS$", UNIT.read_text(), re.M)[1]
 
 

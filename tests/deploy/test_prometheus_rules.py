@@ -1,4 +1,4 @@
-"""deploy/prometheus: the rules parse, fire and stay silent, and each alert has its paragraph."""
+"""deploy/monitoring/prometheus: the rules parse, fire and stay silent, and each alert has its paragraph."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.metrics_reference_test import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-FOLDER = REPOSITORY / "deploy/prometheus"
+FOLDER = REPOSITORY / "deploy/monitoring/prometheus"
 RULES = FOLDER / "stoker.rules.yaml"
 TESTS = FOLDER / "stoker.rules.test.yaml"
 SEVERITIES = {"critical", "warning", "info"}

@@ -69,7 +69,7 @@ def test_it_comes_out_the_same_twice(made: Path, tmp_path: Path) -> None:
 
 def test_the_chart_is_as_helm_packs_it(made: Path, tmp_path: Path) -> None:
     (ours,) = made.glob("stoker-*.tgz")
-    done = helm("package", str(REPOSITORY / "deploy/charts/stoker"), f"--destination={tmp_path}")
+    done = helm("package", str(REPOSITORY / "deploy/kubernetes/charts/stoker"), f"--destination={tmp_path}")
     assert done.returncode == 0, done.stderr
     (theirs,) = tmp_path.glob("stoker-*.tgz")
 

@@ -1,4 +1,4 @@
-"""deploy/systemd: the unit is one that systemd takes, is confined, and starts stokerd as it wants to be started."""
+"""The unit is one that systemd takes, is confined, and starts stokerd as it wants to be started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.metrics_reference_test import REPOSITORY
 
 pytestmark = pytest.mark.slow
 
-FOLDER = REPOSITORY / "deploy/systemd"
+FOLDER = REPOSITORY / "deploy/packages/systemd"
 UNIT = FOLDER / "stokerd.service"
 GPUS = FOLDER / "gpu.conf"
 # systemd's own measure, 0 to 10; below 2 it says "OK".

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Puts the CUDA half of torch, and what it needs of CUDA, into the folder where libstoker_cuda.so is, beside what
-# deploy/torch_libraries.sh puts there: what the image for GPUs ships, and a host needs whose models run on a GPU.
+# deploy/packages/torch_libraries.sh puts there: what the image for GPUs ships, and a host needs whose models run on a GPU.
 # TORCH is the folder of torch 2.11.0's wheel in a Python environment, .../site-packages/torch.
 #
-#   deploy/cuda_libraries.sh TORCH FOLDER         copies, 3 GB
-#   deploy/cuda_libraries.sh --link TORCH FOLDER  links to TORCH and its neighbours, which have to stay there
+#   deploy/packages/cuda_libraries.sh TORCH FOLDER         copies, 3 GB
+#   deploy/packages/cuda_libraries.sh --link TORCH FOLDER  links to TORCH and its neighbours, which have to stay there
 #
 # The driver's own (libcuda, libnvidia-ml) are never among them: they come with the driver, also into containers.
 set -euo pipefail

@@ -1,7 +1,7 @@
-"""Writes deploy/grafana/dashboards/*.json. Change the panels here, not there.
+"""Writes deploy/monitoring/grafana/dashboards/*.json. Change the panels here, not there.
 
-    python deploy/grafana/dashboards.py           writes the files
-    python deploy/grafana/dashboards.py --check   exit code 1 when a file isn't what this writes
+    python deploy/monitoring/grafana/dashboards.py           writes the files
+    python deploy/monitoring/grafana/dashboards.py --check   exit code 1 when a file isn't what this writes
 
 A panel is a title, a kind, what a bad value means to the person on call, and queries. `$f` in a query
 stands for the filter by instance, `$m` for the filter by model and instance. Positions are counted out

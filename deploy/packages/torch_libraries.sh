@@ -2,7 +2,7 @@
 # Copies the libraries of torch's wheels that stokerd loads into a folder, stripped: what images and
 # the Debian package ship.
 #
-#   deploy/torch_libraries.sh PYTHON FOLDER
+#   deploy/packages/torch_libraries.sh PYTHON FOLDER
 #
 # libtorch_cpu needs CUDA's runtime and its profiler even where there is no GPU: two small files.
 # libtorch itself is never among them, it would need the whole of CUDA.

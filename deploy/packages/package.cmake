@@ -11,17 +11,17 @@ install(TARGETS stokerd stokerctl RUNTIME DESTINATION bin COMPONENT daemon)
 set_target_properties(stoker_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS stoker_cuda LIBRARY DESTINATION lib/stoker COMPONENT cuda)
 install(CODE "execute_process(
-    COMMAND ${PROJECT_SOURCE_DIR}/deploy/torch_libraries.sh ${STOKER_PYTHON}
+    COMMAND ${PROJECT_SOURCE_DIR}/deploy/packages/torch_libraries.sh ${STOKER_PYTHON}
       \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/stoker
     COMMAND_ERROR_IS_FATAL ANY)"
   COMPONENT torch)
 install(DIRECTORY compiler DESTINATION share/stoker USE_SOURCE_PERMISSIONS COMPONENT compiler
   FILES_MATCHING PATTERN "*.py" PATTERN "stoker-g++" PATTERN "artifact.map" PATTERN "__pycache__" EXCLUDE)
-install(FILES deploy/systemd/stokerd.service DESTINATION lib/systemd/system COMPONENT host)
-install(FILES deploy/systemd/stoker.sysusers DESTINATION lib/sysusers.d RENAME stoker.conf COMPONENT host)
-install(FILES deploy/systemd/stoker.tmpfiles DESTINATION lib/tmpfiles.d RENAME stoker.conf COMPONENT host)
-install(FILES deploy/systemd/gpu.conf DESTINATION lib/systemd/system/stokerd.service.d COMPONENT gpu_host)
-install(PROGRAMS deploy/cuda_libraries.sh DESTINATION share/stoker COMPONENT gpu_host)
+install(FILES deploy/packages/systemd/stokerd.service DESTINATION lib/systemd/system COMPONENT host)
+install(FILES deploy/packages/systemd/stoker.sysusers DESTINATION lib/sysusers.d RENAME stoker.conf COMPONENT host)
+install(FILES deploy/packages/systemd/stoker.tmpfiles DESTINATION lib/tmpfiles.d RENAME stoker.conf COMPONENT host)
+install(FILES deploy/packages/systemd/gpu.conf DESTINATION lib/systemd/system/stokerd.service.d COMPONENT gpu_host)
+install(PROGRAMS deploy/packages/cuda_libraries.sh DESTINATION share/stoker COMPONENT gpu_host)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME stoker)
@@ -53,15 +53,15 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${STOKER_TORCH_DIR}/lib ${STOKER
 set(CPACK_DEBIAN_SERVER_PACKAGE_DEPENDS
   "systemd | systemd-standalone-sysusers, systemd | systemd-standalone-tmpfiles")
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
-  ${PROJECT_SOURCE_DIR}/deploy/debian/postinst
-  ${PROJECT_SOURCE_DIR}/deploy/debian/prerm
-  ${PROJECT_SOURCE_DIR}/deploy/debian/postrm)
+  ${PROJECT_SOURCE_DIR}/deploy/packages/debian/postinst
+  ${PROJECT_SOURCE_DIR}/deploy/packages/debian/prerm
+  ${PROJECT_SOURCE_DIR}/deploy/packages/debian/postrm)
 # Of this very build: stokerd opens no other. What it links beside CUDA's libraries, stokerd links as well.
 set(CPACK_DEBIAN_GPU_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_DEBIAN_GPU_PACKAGE_DEPENDS "stoker (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_GPU_PACKAGE_CONTROL_EXTRA
-  ${PROJECT_SOURCE_DIR}/deploy/debian/cuda/postinst
-  ${PROJECT_SOURCE_DIR}/deploy/debian/cuda/postrm)
+  ${PROJECT_SOURCE_DIR}/deploy/packages/debian/cuda/postinst
+  ${PROJECT_SOURCE_DIR}/deploy/packages/debian/cuda/postrm)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 include(CPack)
 foreach(component IN ITEMS daemon torch compiler host)
