@@ -1,4 +1,4 @@
-"""Proves that every client line of proto/README.md does what stands beside it."""
+"""Proves that every client line of proto/README.md does what stands behind it."""
 
 from __future__ import annotations
 
@@ -12,28 +12,27 @@ from tritonclient.utils import InferenceServerException
 from tests.integration.daemon import REPO, Daemon
 
 MANUAL = (REPO / "proto/README.md").read_text()
-ROW = re.compile(r"^\|[^|\n]*\|[^|\n]*\| `(?P<line>(?:client|health|next|Proto)[^`]*)` \| (?P<outcome>[^|\n]+) \|$", re.M)
-IN_TEXT = re.compile(r"`(?P<line>client\.infer\([^`]*\))` → (?P<outcome>\w+)")
-LINES = [(m["line"], m["outcome"].strip("`")) for m in [*ROW.finditer(MANUAL), *IN_TEXT.finditer(MANUAL)]]
+BLOCKS = re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL)
+LINE = re.compile(r"^(?P<line>\S.*?) +# (?P<method>\w+): (?P<outcome>\w+)$", re.MULTILINE)
+LINES = [(found["method"], found["line"], found["outcome"]) for found in LINE.finditer("\n".join(BLOCKS))]
 
-# The manual's model and its names, as tests/models.py has them.
-NAMES = {"minilm": "tokens", "input_ids": "ids", "attention_mask": "mask", "sentence_embedding": "pooled"}
+# The manual's model and its inputs, as tests/models.py has them.
+NAMES = {"minilm": "tokens", "input_ids": "ids", "attention_mask": "mask"}
 
 
-def here(line: str, address: str) -> str:
+def here(text: str, address: str) -> str:
     for name, ours in NAMES.items():
-        line = line.replace(f'"{name}"', f'"{ours}"')
-    return line.replace("localhost:8001", address)
+        text = text.replace(f'"{name}"', f'"{ours}"')
+    return text.replace("localhost:8001", address)
 
 
 @pytest.fixture(scope="module")
 def names(serving: Callable[..., Daemon]) -> Iterator[dict[str, object]]:
-    """What the manual's preparations define."""
+    """What the manual's lines without an outcome define."""
     daemon = serving(["tokens"], uncompiled=True)
-    defined: dict[str, object] = {}
-    for block in re.findall(r"```python\n(.*?)```", MANUAL, re.DOTALL):
-        exec(here(block, daemon.address), defined)
-    defined["address"] = daemon.address
+    defined: dict[str, object] = {"address": daemon.address}
+    for block in BLOCKS:
+        exec(here(LINE.sub("", block), daemon.address), defined)
     yield defined
     defined["client"].close()  # type: ignore[attr-defined]
     defined["channel"].close()  # type: ignore[attr-defined]
@@ -49,12 +48,14 @@ def outcome(line: str, names: dict[str, object]) -> str:
     return str(result).lower() if isinstance(result, bool) else "OK"
 
 
-@pytest.mark.parametrize(("line", "expected"), LINES, ids=[line.partition("(")[0] for line, _ in LINES])
-def test_line(names: dict[str, object], line: str, expected: str) -> None:
+@pytest.mark.parametrize(("method", "line", "expected"), LINES, ids=[f"{m}-{o}" for m, _, o in LINES])
+def test_line(names: dict[str, object], method: str, line: str, expected: str) -> None:
     assert outcome(here(line, str(names["address"])), names) == expected
 
 
-def test_every_method_has_a_line() -> None:
-    declared = set(re.findall(r"^  rpc (\w+)\(", (REPO / "proto/open_inference.proto").read_text(), re.M))
-    in_table = set(re.findall(r"^\| `(\w+)` \|[^|\n]*\| `client\.", MANUAL, re.M))
-    assert in_table == declared
+def test_every_method_has_a_line_and_a_row() -> None:
+    proto = "".join((REPO / "proto" / f"{name}.proto").read_text() for name in ("open_inference", "health", "reflection"))
+    declared = set(re.findall(r"^  rpc (\w+)\(", proto, re.MULTILINE))
+    assert {method for method, _, _ in LINES} == declared
+    first_cells = " ".join(re.findall(r"^\| (`[^|]*)\|", MANUAL, re.MULTILINE))
+    assert declared <= set(re.findall(r"\w+", first_cells))
