@@ -1,14 +1,17 @@
-"""Proves that the manuals list the options and commands that the programs have, with their defaults."""
+"""Proves that the manuals list the options, commands and fields that the programs have, with their defaults."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import REPO, STOKERCTL, STOKERD
+from tests.integration.daemon import REPO, STOKERCTL, STOKERD, Daemon
 
 CONFIG = (REPO / "config/README.md").read_text()
 OPERATIONS = (REPO / "deploy/operations.md").read_text()
@@ -72,3 +75,20 @@ def test_the_commands_of_stokerctl(of: tuple[str, ...]) -> None:
             continue
         named |= set(re.findall(r"[a-z-]+", re.sub(r"\[?[A-Z]+\]?", "", row.removeprefix(prefix))))
     assert named == commands(*of) - {"cache"}
+
+
+def test_the_fields_of_status_json(serving: Callable[..., Daemon]) -> None:
+    daemon = serving(["mlp"], uncompiled=True)
+    with urllib.request.urlopen(f"http://127.0.0.1:{daemon.metrics_port}/status.json", timeout=30) as answer:
+        status = json.load(answer)
+    table = OPERATIONS.split("\n## Status page\n")[1].split("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)(?:\[\])?` \| (.*) \|$", table, re.MULTILINE))
+    assert set(rows) == set(status)
+    # By section, as a value or as a list of them; refusals may be none.
+    for name, value in status.items():
+        first = value[0] if isinstance(value, list) and value else value
+        if name == "versions" or not isinstance(first, dict):
+            continue
+        fields = set(first) | {inner for nested in first.values() if isinstance(nested, dict) for inner in nested}
+        missing = sorted(field for field in fields if f"`{field}`" not in rows[name])
+        assert not missing, f"deploy/operations.md, {name}: {missing}"
