@@ -141,7 +141,7 @@ class KernelCache {
   static constexpr std::string_view kRanNotePrefix = "ran-on-";
   // Notes that begin so hold a promotion's verdict (promotion/verdict.h).
   static constexpr std::string_view kVerdictNotePrefix = "verdict-";
-  // Notes that begin so say what a CUDA graph gained (models/graphs.cc).
+  // Notes that begin so say what a CUDA graph gained (models/graph_capture.h).
   static constexpr std::string_view kGraphNotePrefix = "graph-";
   // Notes that begin so are for people, and large.
   static constexpr std::string_view kReproducerNotePrefix = "reproducer-";

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/text_table.h"
@@ -22,9 +21,15 @@ constexpr int kBarWidth = 24;
 
 // Promotion has looked at it: there is an artifact, and a verdict beside it.
 bool IsRefused(const BucketStatus& bucket) {
-  const std::string& why = bucket.slot.detail;
-  return absl::StartsWith(why, "profit:") || absl::StartsWith(why, "parity:") ||
-         absl::StartsWith(why, "dynamic:");
+  switch (bucket.slot.fallback) {
+    case FallbackReason::kProfit:
+    case FallbackReason::kParity:
+    case FallbackReason::kDynamicOnly:
+    case FallbackReason::kDynamicTie:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool AllSettled(const ModelManager& manager) {

@@ -35,7 +35,7 @@ BucketSlot::BucketSlot(std::string name, MetricRegistry& metrics, Labels labels)
       labels_(std::move(labels)),
       saved_(metrics.Counter(metric::kSavedSeconds, labels_)) {
   absl::MutexLock lock(&mu_);
-  EnterLocked(BucketState::kPending, "");
+  EnterLocked(BucketState::kPending, FallbackReason::kNone, "");
 }
 
 std::shared_ptr<Executable> BucketSlot::executable(int thread) const {
@@ -93,11 +93,12 @@ void BucketSlot::SetKey(std::string key) {
 
 void BucketSlot::SetState(BucketState state) {
   absl::MutexLock lock(&mu_);
-  EnterLocked(state, "");
+  EnterLocked(state, FallbackReason::kNone, "");
 }
 
 void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
-                         const Verdict& verdict, double compile_seconds) {
+                         const Verdict& verdict, double compile_seconds,
+                         std::shared_ptr<const void> lease) {
   const double saved_per_run =
       std::max(0.0, verdict.incumbent_seconds - verdict.candidate_seconds);
   metrics_.Gauge(metric::kBucketCompileSeconds, labels_).Set(compile_seconds);
@@ -110,10 +111,11 @@ void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
   std::vector<std::shared_ptr<Executable>> old;  // destroyed without the lock
   absl::MutexLock lock(&mu_);
   compiled_.swap(executables);
+  lease_.swap(lease);
   old = TakeGraphsLocked("");  // of the forms that were
   now_.verdict = verdict;
   saved_per_run_ = saved_per_run;
-  EnterLocked(BucketState::kCompiled, "");
+  EnterLocked(BucketState::kCompiled, FallbackReason::kNone, "");
 }
 
 void BucketSlot::CountRun() {
@@ -133,17 +135,19 @@ void BucketSlot::SetFloor(BucketState floor) {
       now_.state == BucketState::kCompiled) {
     return;
   }
-  EnterLocked(floor, now_.detail);
+  EnterLocked(floor, now_.fallback, now_.detail);
 }
 
-bool BucketSlot::Demote(std::string reason) {
+bool BucketSlot::Demote(FallbackReason reason, std::string_view why) {
   // Destroyed without the lock, graphs before what they are of.
+  std::shared_ptr<const void> lease;
   std::vector<std::shared_ptr<Executable>> old;
   std::vector<std::shared_ptr<Executable>> graphs;
   absl::MutexLock lock(&mu_);
   old.swap(compiled_);
   graphs = TakeGraphsLocked("");
-  EnterLocked(BucketState::kEager, std::move(reason));
+  lease.swap(lease_);
+  EnterLocked(BucketState::kEager, reason, FallbackText(reason, why));
   return !old.empty();
 }
 
@@ -157,7 +161,8 @@ bool BucketSlot::settled() const {
   return IsSettled(now_.state);
 }
 
-void BucketSlot::EnterLocked(BucketState state, std::string detail) {
+void BucketSlot::EnterLocked(BucketState state, FallbackReason reason,
+                             std::string detail) {
   Labels labels = labels_;
   if (state != now_.state) {
     labels["state"] = BucketStateName(now_.state);
@@ -166,6 +171,7 @@ void BucketSlot::EnterLocked(BucketState state, std::string detail) {
   labels["state"] = BucketStateName(state);
   metrics_.Gauge(metric::kBucketState, labels).Set(1);
   now_.state = state;
+  now_.fallback = reason;
   now_.detail = std::move(detail);
 }
 

@@ -1,6 +1,7 @@
-// Where the executable of a bucket, or a dynamic form, lives: compiled, or
-// empty, which means "run the tier below". Promotion and demotion are one
-// pointer swap; a batch reads the slot once.
+// Where the compiled executable of a bucket, or of a dynamic form, lives; empty
+// means "run the tier below". Promotion and demotion are one pointer swap; a
+// batch reads the slot once. The executables that it loses are freed outside of
+// its lock, on the thread that took them out.
 //
 // Thread-safe.
 #pragma once
@@ -14,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "metrics/metrics.h"
+#include "models/fallback_reason.h"
 #include "promotion/verdict.h"
 #include "runner/executable.h"
 
@@ -25,8 +27,8 @@ enum class BucketState {
   kOpening,    // the artifact is being opened and run for the first time
   kChecking,   // parity and profit
   kCompiled,   // settled: the compiled executable serves
-  kDynamic,    // settled: a dynamic form serves, `detail` says why
-  kEager,      // settled: eager serves, `detail` says why
+  kDynamic,    // settled: a dynamic form serves, `fallback` says why
+  kEager,      // settled: eager serves, `fallback` says why
 };
 
 std::string_view BucketStateName(BucketState state);
@@ -40,7 +42,8 @@ class BucketSlot {
  public:
   struct Snapshot {
     BucketState state = BucketState::kPending;
-    std::string detail;  // why it stays on eager
+    FallbackReason fallback = FallbackReason::kNone;
+    std::string detail;  // its text, for people; empty where there is none
     Verdict verdict;
     std::string key;
     // Of graphs: what they gain, or why there are none; empty: not tried.
@@ -63,9 +66,11 @@ class BucketSlot {
   void SetKey(std::string key);
   void SetState(BucketState state);
   // One executable per device thread; state becomes kCompiled. The compile that
-  // made them took `compile_seconds`, here or elsewhere.
+  // made them took `compile_seconds`, here or elsewhere. `lease` is held for as
+  // long as they are here: it keeps their cache entry from being evicted.
   void Promote(std::vector<std::shared_ptr<Executable>> executables,
-               const Verdict& verdict, double compile_seconds);
+               const Verdict& verdict, double compile_seconds,
+               std::shared_ptr<const void> lease = nullptr);
   // Graphs of the compiled forms, one per device thread, `gain` times as fast.
   // False, and nothing is changed, when these forms aren't the slot's any more.
   bool AddGraphs(const std::vector<std::shared_ptr<Executable>>& compiled,
@@ -79,7 +84,7 @@ class BucketSlot {
   // Likewise of a dynamic form's, whose runs are of any length.
   void CountRun(absl::Duration run);
   // State becomes kEager. Returns whether there was something to lose.
-  bool Demote(std::string reason);
+  bool Demote(FallbackReason reason, std::string_view why);
   // What runs where nothing was promoted: a dynamic form or eager. Nothing
   // changes before that is settled.
   void SetFloor(BucketState floor);
@@ -91,7 +96,7 @@ class BucketSlot {
   // Empties the graphs; the caller frees what it gets without the lock.
   std::vector<std::shared_ptr<Executable>> TakeGraphsLocked(std::string why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void EnterLocked(BucketState state, std::string detail)
+  void EnterLocked(BucketState state, FallbackReason reason, std::string detail)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string name_;
@@ -104,6 +109,7 @@ class BucketSlot {
   double saved_per_run_ ABSL_GUARDED_BY(mu_) = 0;  // seconds; 0: nothing
   std::vector<std::shared_ptr<Executable>> compiled_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<Executable>> graphs_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const void> lease_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

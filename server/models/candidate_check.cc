@@ -59,22 +59,14 @@ absl::StatusOr<RmsErrors> ErrorsAgainstFloat64(const ReferenceRun& reference,
 
 }  // namespace
 
-absl::Status CandidateCheck::OnDevice(
-    std::function<absl::Status()> work) const {
-  if (deps_.stopping()) return absl::CancelledError("stopping");
-  absl::Status done = absl::OkStatus();
-  RETURN_IF_ERROR(deps_.batcher->RunOnDeviceThread(0, [&] { done = work(); }));
-  return done;
-}
-
 absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
     Executable& form, const DimensionSizes& sizes,
     const ParityTolerance& tolerance) const {
   const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
   std::vector<Tensor> outputs[2];
   for (std::vector<Tensor>& one : outputs) {
-    RETURN_IF_ERROR(OnDevice([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(RunResult result, form.Run(*deps_.context, inputs));
+    RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) -> absl::Status {
+      ASSIGN_OR_RETURN(RunResult result, form.Run(context, inputs));
       one = std::move(result.outputs);
       return absl::OkStatus();
     }));
@@ -87,6 +79,7 @@ absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
 absl::Status CandidateCheck::CheckParity(Executable& eager,
                                          Executable& candidate,
                                          const ShapeBucket& bucket,
+                                         absl::Span<const Recorded> recorded,
                                          Evidence& evidence) const {
   const ModelSpec& spec = *deps_.spec;
   Verdict& verdict = evidence.verdict;
@@ -94,7 +87,7 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
     verdict.refusal = "parity";
     verdict.reason = std::move(reason);
   };
-  const std::vector<Case> cases = Cases(bucket, candidate);
+  const std::vector<Case> cases = Cases(bucket, candidate, recorded);
   if (cases.empty()) {
     return absl::FailedPreconditionError(
         "the compiled code takes none of the sizes that it was to be tried at");
@@ -130,7 +123,8 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
 }
 
 std::vector<CandidateCheck::Case> CandidateCheck::Cases(
-    const ShapeBucket& bucket, const Executable& candidate) const {
+    const ShapeBucket& bucket, const Executable& candidate,
+    absl::Span<const Recorded> recorded) const {
   const ModelSpec& spec = *deps_.spec;
   const bool dynamic = IsDynamic(bucket);
   std::vector<Case> cases;
@@ -145,16 +139,16 @@ std::vector<CandidateCheck::Case> CandidateCheck::Cases(
       cases.push_back({std::move(made_up), nullptr});
     }
   }
-  for (size_t i = 0; i < deps_.recorded.size(); ++i) {
-    const DimensionSizes& sizes = deps_.recorded[i].sizes;
-    if (dynamic ? !candidate.Takes(deps_.recorded[i].inputs)
+  for (size_t i = 0; i < recorded.size(); ++i) {
+    const DimensionSizes& sizes = recorded[i].sizes;
+    if (dynamic ? !candidate.Takes(recorded[i].inputs)
                 : !Fits(spec, sizes, bucket)) {
       continue;
     }
     cases.push_back({{.seed = i,
                       .sizes = sizes,
                       .padded = !dynamic && sizes != bucket.sizes},
-                     &deps_.recorded[i]});
+                     &recorded[i]});
   }
   return cases;
 }
@@ -170,24 +164,25 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
   PaddedRun padded(*deps_.layout);
   ParityRun run;
   bool refused = false;  // by eager
-  const absl::Status ran = OnDevice([&]() -> absl::Status {
-    ASSIGN_OR_RETURN(
-        run, RunParityCase(
-                 inputs,
-                 [&](absl::Span<const Tensor> given) {
-                   auto answer = eager.Run(*deps_.context, given);
-                   refused = absl::IsInvalidArgument(answer.status());
-                   return answer;
-                 },
-                 [&](absl::Span<const Tensor> given) {
-                   return one.sizes.padded
-                              ? padded.Run(candidate, *deps_.context, given,
-                                           one.sizes.sizes, bucket)
-                              : candidate.Run(*deps_.context, given);
-                 },
-                 ToleranceOf(spec)));
-    return absl::OkStatus();
-  });
+  const absl::Status ran =
+      OnDevice([&](ExecutionContext& context) -> absl::Status {
+        ASSIGN_OR_RETURN(
+            run, RunParityCase(
+                     inputs,
+                     [&](absl::Span<const Tensor> given) {
+                       auto answer = eager.Run(context, given);
+                       refused = absl::IsInvalidArgument(answer.status());
+                       return answer;
+                     },
+                     [&](absl::Span<const Tensor> given) {
+                       return one.sizes.padded
+                                  ? padded.Run(candidate, context, given,
+                                               one.sizes.sizes, bucket)
+                                  : candidate.Run(context, given);
+                     },
+                     ToleranceOf(spec)));
+        return absl::OkStatus();
+      });
   if (refused && one.recorded != nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(ran);
   ParityCase& found = verdict.cases.emplace_back();
@@ -271,9 +266,9 @@ absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
   ProfitMeasurement measured;
   const absl::Time start = deps_.clock->Now();
   while (!IsEnough(measured, deps_.clock->Now() - start, ProfitOptions())) {
-    RETURN_IF_ERROR(OnDevice([&] {
-      return MeasurePairs(incumbent, candidate, *deps_.context, inputs,
-                          *deps_.clock, kStretch, measured);
+    RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) {
+      return MeasurePairs(incumbent, candidate, context, inputs, *deps_.clock,
+                          kStretch, measured);
     }));
   }
   return measured;
@@ -293,11 +288,11 @@ absl::StatusOr<OverDynamic> CandidateCheck::Compare(
 
 absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::Check(
     Executable& eager, Executable& candidate, const ShapeBucket& bucket,
-    int64_t candidate_bytes) const {
+    int64_t candidate_bytes, absl::Span<const Recorded> recorded) const {
   Evidence evidence;
   evidence.verdict.rtol = deps_.spec->parity.rtol;
   evidence.verdict.atol = deps_.spec->parity.atol;
-  RETURN_IF_ERROR(CheckParity(eager, candidate, bucket, evidence));
+  RETURN_IF_ERROR(CheckParity(eager, candidate, bucket, recorded, evidence));
   if (evidence.verdict.refusal.empty()) {
     RETURN_IF_ERROR(
         Measure(eager, candidate, bucket, candidate_bytes, evidence.verdict));
@@ -317,12 +312,10 @@ absl::Status CandidateCheck::ProvePadding(Executable& eager,
   for (const PaddedSizes& one : along) {
     const std::vector<Tensor> inputs = InputsOf(spec, one.sizes, 0);
     Comparison found;
-    RETURN_IF_ERROR(OnDevice([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const RunResult exact,
-                       eager.Run(*deps_.context, inputs));
-      ASSIGN_OR_RETURN(
-          const RunResult filled,
-          padded.Run(eager, *deps_.context, inputs, one.sizes, bucket));
+    RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) -> absl::Status {
+      ASSIGN_OR_RETURN(const RunResult exact, eager.Run(context, inputs));
+      ASSIGN_OR_RETURN(const RunResult filled,
+                       padded.Run(eager, context, inputs, one.sizes, bucket));
       found = CompareOutputs(exact.outputs, filled.outputs, ToleranceOf(spec),
                              {"as it is", "padded"});
       return absl::OkStatus();

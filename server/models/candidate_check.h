@@ -2,19 +2,20 @@
 // of the bucket's size and of sizes that are padded to it, and on requests that
 // were recorded; then paired timing.
 //
-// Blocks; every run is one piece of work for the device thread, which serves
-// batches in between.
+// Thread-safe; blocks. Every run is one piece of work for the first device
+// thread, which serves batches in between.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "batching/batcher.h"
+#include "models/device_threads.h"
 #include "models/reference_run.h"
 #include "planning/parity_cases.h"
 #include "promotion/parity_check.h"
@@ -34,14 +35,10 @@ class CandidateCheck {
   struct Deps {
     const ModelSpec* spec = nullptr;
     const BatchLayout* layout = nullptr;
-    Batcher* batcher = nullptr;
-    ExecutionContext* context = nullptr;  // of device thread 0
+    const DeviceThreads* device_threads = nullptr;
     Clock* clock = nullptr;
     const ReferenceRun* reference = nullptr;  // null: there is none
     std::string machine;                      // for the verdict
-    // Tried where they fit, those that eager refuses excepted.
-    std::vector<Recorded> recorded;
-    std::function<bool()> stopping;
   };
   // What is behind `deps` outlives this object.
   explicit CandidateCheck(Deps deps) : deps_(std::move(deps)) {}
@@ -53,11 +50,12 @@ class CandidateCheck {
     std::string reproducer;
   };
 
-  // `bucket`: or a dynamic form. `candidate_bytes`: of its files. An error: the
+  // `bucket`: or a dynamic form. `candidate_bytes`: of its files. `recorded`
+  // are tried where they fit, those that eager refuses excepted. An error: the
   // check could not be made, and nothing is known. CANCELLED when stopping.
-  absl::StatusOr<Evidence> Check(Executable& eager, Executable& candidate,
-                                 const ShapeBucket& bucket,
-                                 int64_t candidate_bytes) const;
+  absl::StatusOr<Evidence> Check(
+      Executable& eager, Executable& candidate, const ShapeBucket& bucket,
+      int64_t candidate_bytes, absl::Span<const Recorded> recorded = {}) const;
 
   // The timing alone, into a verdict whose parity is known. A dynamic form has
   // to be worth it at each of the sizes that it is timed at; the verdict has
@@ -82,7 +80,8 @@ class CandidateCheck {
     const Recorded* recorded = nullptr;  // null: made up
   };
   std::vector<Case> Cases(const ShapeBucket& bucket,
-                          const Executable& candidate) const;
+                          const Executable& candidate,
+                          absl::Span<const Recorded> recorded) const;
   absl::StatusOr<ProfitMeasurement> Time(Executable& incumbent,
                                          Executable& candidate,
                                          const DimensionSizes& sizes) const;
@@ -91,13 +90,18 @@ class CandidateCheck {
                        const ShapeBucket& bucket, const Case& one,
                        Evidence& evidence) const;
   absl::Status CheckParity(Executable& eager, Executable& candidate,
-                           const ShapeBucket& bucket, Evidence& evidence) const;
+                           const ShapeBucket& bucket,
+                           absl::Span<const Recorded> recorded,
+                           Evidence& evidence) const;
   // Empty, or how two runs of `form` on the same inputs differ by more than
   // `tolerance`.
   absl::StatusOr<std::string> Indeterminacy(
       Executable& form, const DimensionSizes& sizes,
       const ParityTolerance& tolerance) const;
-  absl::Status OnDevice(std::function<absl::Status()> work) const;
+  absl::Status OnDevice(
+      absl::FunctionRef<absl::Status(ExecutionContext& context)> work) const {
+    return deps_.device_threads->Run(0, work);
+  }
 
   const Deps deps_;
 };

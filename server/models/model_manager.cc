@@ -50,7 +50,7 @@ struct Managed {
   VersionState state = VersionState::kNew;
   std::string reason;
   std::shared_ptr<ModelVersion> running;
-  Thread loader;  // runs Load, WarmUp, MeasureAgain; posts what became of them
+  Thread loader;  // loads and warms up; posts what became of them
 };
 
 // A line of the index, and what runs for it.
@@ -329,7 +329,7 @@ void ModelManager::Impl::Rebucket() {
   for (const auto& managed : versions) {
     if (!managed->wanted || managed->state != VersionState::kServing ||
         !managed->spec->compile.enabled ||
-        !managed->running->Progress().empty()) {
+        !managed->running->ProgressText().empty()) {
       continue;
     }
     const std::shared_ptr<ModelTraffic> recorded = traffic.Of(*managed->spec);
@@ -341,7 +341,7 @@ void ModelManager::Impl::Rebucket() {
         replacement = TakeBuckets(*managed->spec, std::move(chosen), *recorded);
       }
     }
-    if (replacement == nullptr && managed->running->MorePaysBack()) {
+    if (replacement == nullptr && managed->running->warmup().MorePaysBack()) {
       replacement = std::make_shared<ModelSpec>(managed->running->spec());
     }
     if (replacement == nullptr) continue;
@@ -385,11 +385,11 @@ void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
                                  Loaded(*known, loaded);
                              });
                              if (!loaded.ok()) return;
-                             version->WarmUp();
+                             version->warmup().Run();
                              Post([this, weak] {
                                if (auto known = weak.lock()) WarmedUp(*known);
                              });
-                             version->MeasureAgain();
+                             version->warmup().RetimeDoubtful();
                            });
 }
 
@@ -413,7 +413,7 @@ void ModelManager::Impl::Loaded(Managed& managed, const absl::Status& status) {
   }
   const bool serve_now = (managed.spec->ready_when == ReadyWhen::kEager &&
                           managed.replacement == nullptr) ||
-                         managed.running->Progress().empty();
+                         managed.running->ProgressText().empty();
   Transition(managed,
              serve_now ? VersionState::kServing : VersionState::kWarming);
 }
@@ -526,11 +526,11 @@ void ModelManager::Impl::StopAll() {
 
 ModelManager::ModelManager(ModelManagerOptions options,
                            ModelRepository& repository, KernelCache* cache,
-                           CompileBroker* broker, ExecutableLoader& loader,
+                           Compiler* compiler, ExecutableLoader& loader,
                            Clock& clock, MetricRegistry& metrics) {
   VersionDeps deps;
   deps.cache = cache;
-  deps.broker = broker;
+  deps.compiler = compiler;
   deps.clock = &clock;
   deps.metrics = &metrics;
   deps.cores = options.cores;
@@ -601,7 +601,7 @@ std::vector<Line> ModelManager::Impl::Lines() const {
   }
   for (auto& [line, running] : lines) {
     if (running == nullptr) continue;
-    const std::string progress = running->Progress();
+    const std::string progress = running->ProgressText();
     if (!progress.empty()) line.reason = absl::StrCat("warming up: ", progress);
   }
   return lines;
@@ -620,7 +620,7 @@ std::vector<VersionReport> ModelManager::Report() const {
     version.status = std::move(line.status);
     if (line.running == nullptr) continue;
     version.device = line.running->DeviceNames();
-    version.warmup = line.running->Warmup();
+    version.warmup = line.running->progress();
     version.buckets = line.running->Buckets();
   }
   return report;

@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "batching/infer_task.h"
-#include "compile_broker/compile_broker.h"
+#include "compile_broker/compiler.h"
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
 #include "models/device_places.h"
@@ -82,7 +82,7 @@ struct ModelManagerOptions {
 class ModelManager {
  public:
   ModelManager(ModelManagerOptions options, ModelRepository& repository,
-               KernelCache* cache, CompileBroker* broker,
+               KernelCache* cache, Compiler* compiler,
                ExecutableLoader& loader, Clock& clock, MetricRegistry& metrics);
   ~ModelManager();
 

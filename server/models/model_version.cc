@@ -9,8 +9,6 @@
 #include "base/absl_view.h"
 #include "base/cpus.h"
 #include "base/status_macros.h"
-#include "metrics/catalog.h"
-#include "metrics/recent_refusals.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
 #include "planning/parity_cases.h"
@@ -62,7 +60,7 @@ std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
   return names;
 }
 
-std::vector<std::string_view> Tiers(const ModelSpec& spec) {
+std::vector<std::string_view> TierNames(const ModelSpec& spec) {
   std::vector<std::string_view> tiers = {"eager", "aot"};
   if (spec.compile.dynamic != DynamicForms::kNone) tiers.push_back("dynamic");
   if (spec.on_gpu()) tiers.push_back("graph");
@@ -85,81 +83,53 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       deps_(deps),
       labels_(VersionLabels(*spec_)),
       cpus_(InstanceCpus(*spec_)),
-      threads_(ComputeThreads(*spec_, cpus_, deps.cores)),
+      compute_threads_(ComputeThreads(*spec_, cpus_, deps.cores)),
       table_(spec_->buckets, Paddable(*spec_)),
       input_names_(InputNames(*spec_)),
-      plan_(MakeWarmupPlan(*spec_, threads_, deps.toolchain,
+      plan_(MakeWarmupPlan(*spec_, compute_threads_, deps.toolchain,
                            deps.placement.places.front().name)),
       layout_(LayoutOf(*spec_)),
-      stats_(*deps.metrics, labels_, StepNames(plan_), Tiers(*spec_)),
-      homes_(HomesOf(deps.placement)),
-      contexts_(static_cast<size_t>(threads())),
-      inbox_(std::make_shared<Inbox>(plan_.size())),
-      attempts_(plan_.size(), 0),
-      graph_tried_(plan_.size(), false),
-      leases_(plan_.size()),
-      batcher_(QueueOptions(*spec_, threads_, labels_), layout_, *this,
-               TurnsOf(deps.placement), *deps.clock, *deps.metrics) {
-  for (const WarmupStep& step : plan_) {
-    slots_.emplace_back(step.name, *deps_.metrics,
-                        With(labels_, "bucket", step.name));
-    slots_.back().SetKey(step.request.key.hex());
-  }
-  UpdateWarmupGauge();
-}
-
-std::vector<ModelVersion::Home> ModelVersion::HomesOf(
-    const Placement& placement) {
-  std::vector<Home> homes;
-  for (const DevicePlace& place : placement.places) {
-    homes.push_back({place, nullptr, nullptr});
-  }
-  return homes;
-}
-
-int ModelVersion::threads() const {
-  return spec_->instances * static_cast<int>(deps_.placement.places.size());
-}
-
-ModelVersion::Home& ModelVersion::HomeOf(int thread) {
-  return homes_[static_cast<size_t>(thread / spec_->instances)];
-}
+      stats_(*deps.metrics, labels_, StepNames(plan_), TierNames(*spec_)),
+      tiers_(*spec_, plan_, deps_),
+      contexts_(deps.placement.places.size() *
+                static_cast<size_t>(spec_->instances)),
+      batcher_(QueueOptions(*spec_, compute_threads_, labels_), layout_, *this,
+               TurnsOf(deps.placement), *deps.clock, *deps.metrics),
+      device_threads_(batcher_, contexts_, stop_.get_token()),
+      warmup_({.spec = *spec_,
+               .deps = deps_,
+               .plan = plan_,
+               .layout = layout_,
+               .compute_threads = compute_threads_,
+               .tiers = tiers_,
+               .batcher = batcher_,
+               .device_threads = device_threads_,
+               .stop = stop_.get_token()}) {}
 
 ModelVersion::~ModelVersion() { Stop(absl::InfinitePast()); }
 
 void ModelVersion::Stop(absl::Time deadline) {
-  {
-    absl::MutexLock lock(&inbox_->mu);  // wakes WarmUp, which waits on it
-    inbox_->stopping = true;
-  }
+  StopWarmup();
   batcher_.Stop(deadline);
 }
 
-bool ModelVersion::stopping() const {
-  absl::MutexLock lock(&inbox_->mu);
-  return inbox_->stopping;
+absl::Status ModelVersion::Load() {
+  RETURN_IF_ERROR(cpus_.status());
+  spdlog::info("{}: {} instance{} of {} thread{}, {}", spec_->Label(),
+               contexts_.size(), contexts_.size() == 1 ? "" : "s",
+               compute_threads_, compute_threads_ == 1 ? "" : "s",
+               WhereItRuns());
+  return warmup_.Load();
 }
 
-bool ModelVersion::AllSettled() const {
-  return std::all_of(slots_.begin(), slots_.end(),
-                     [](const BucketSlot& slot) { return slot.settled(); });
-}
-
-bool ModelVersion::AllCompiled() const {
-  return !slots_.empty() &&
-         AllIn({BucketState::kCompiled, BucketState::kDynamic});
-}
-
-bool ModelVersion::FormsSettled() const {
-  return std::all_of(slots_.begin() + bucket_count(), slots_.end(),
-                     [](const BucketSlot& slot) { return slot.settled(); });
-}
-
-bool ModelVersion::AllIn(std::initializer_list<BucketState> states) const {
-  return std::all_of(slots_.begin(), slots_.end(), [&](const BucketSlot& s) {
-    const BucketState state = s.Read().state;
-    return std::find(states.begin(), states.end(), state) != states.end();
-  });
+std::string ModelVersion::WhereItRuns() const {
+  if (!cpus_.ok() || cpus_->empty()) {
+    return absl::StrCat("on any of the CPUs ", CpuList(UsableCpus()));
+  }
+  return absl::StrCat("on the CPUs ",
+                      absl::StrJoin(*cpus_, " and ", [](auto* out, auto& set) {
+                        out->append(CpuList(set));
+                      }));
 }
 
 absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
@@ -211,7 +181,8 @@ void ModelVersion::StartThread(int thread) {
                    Std(pinned.message()));
     }
   }
-  contexts_[index] = HomeOf(thread).place.loader->NewContext(threads_);
+  contexts_[index] =
+      tiers_.device(thread).place.loader->NewContext(compute_threads_);
 }
 
 void ModelVersion::Idle(int thread, absl::FunctionRef<void()> wait) {
@@ -224,18 +195,14 @@ Buffer ModelVersion::NewBuffer(int thread, size_t bytes) {
 
 BatchRunner::Outcome ModelVersion::Run(int thread, int bucket,
                                        absl::Span<const Tensor> inputs) {
-  return RunIn(*contexts_[static_cast<size_t>(thread)], thread, bucket, inputs);
+  return tiers_.Run(*contexts_[static_cast<size_t>(thread)], thread, bucket,
+                    inputs);
 }
 
 bool ModelVersion::KeepsToThread(int bucket) const {
   // Who confines the instances wants them to run where he said.
   if (spec_->on_gpu() || !cpus_.ok() || !cpus_->empty()) return false;
-  const BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
-  if (const auto compiled = slot.executable(0)) {
-    return compiled->KeepsToContext();
-  }
-  // Which form there is may be another by the time of the run.
-  return spec_->compile.dynamic == DynamicForms::kNone && EagerIsOpen();
+  return tiers_.KeepsToThread(bucket);
 }
 
 BatchRunner::Outcome ModelVersion::RunHere(int bucket,
@@ -243,79 +210,8 @@ BatchRunner::Outcome ModelVersion::RunHere(int bucket,
   // Sets the thread's number of compute threads, which is the same for all
   // versions.
   thread_local const std::unique_ptr<ExecutionContext> one_thread =
-      homes_.front().place.loader->NewContext(1);
-  return RunIn(*one_thread, 0, bucket, inputs);
-}
-
-BatchRunner::Outcome ModelVersion::RunIn(ExecutionContext& context, int thread,
-                                         int bucket,
-                                         absl::Span<const Tensor> inputs) {
-  if (bucket >= 0) {
-    if (auto outcome = RunSlot(context, thread, bucket, inputs)) {
-      return *std::move(outcome);
-    }
-  }
-  if (const int form = FormFor(thread, inputs); form >= 0) {
-    if (auto outcome = RunSlot(context, thread, form, inputs)) {
-      outcome->form = form;
-      return *std::move(outcome);
-    }
-  }
-  absl::StatusOr<std::shared_ptr<Executable>> eager = Eager(thread);
-  if (!eager.ok()) return {eager.status(), "eager"};
-  return {(*eager)->Run(context, inputs), (*eager)->tier()};
-}
-
-std::optional<BatchRunner::Outcome> ModelVersion::RunSlot(
-    ExecutionContext& context, int thread, int index,
-    absl::Span<const Tensor> inputs) {
-  BucketSlot& slot = slots_[static_cast<size_t>(index)];
-  std::shared_ptr<Executable> compiled = slot.executable(thread);
-  if (compiled == nullptr) return std::nullopt;
-  const bool dynamic = index >= bucket_count();
-  const absl::Time start = dynamic ? deps_.clock->Now() : absl::InfinitePast();
-  Outcome outcome{compiled->Run(context, inputs), compiled->tier()};
-  if (outcome.tier == "graph" && !outcome.result.ok() &&
-      !absl::IsUnavailable(outcome.result.status())) {
-    // Memory, or what else: the form below has all that it needs.
-    RefuseGraph(index, {"failed", outcome.result.status().ToString()});
-    compiled = slot.compiled(thread);
-    if (compiled == nullptr) return outcome;  // lost meanwhile
-    outcome = {compiled->Run(context, inputs), compiled->tier()};
-  }
-  if (outcome.result.ok()) {
-    if (dynamic) {
-      slot.CountRun(deps_.clock->Now() - start);
-    } else {
-      slot.CountRun();
-    }
-    return outcome;
-  }
-  const absl::Status& status = outcome.result.status();
-  if (absl::IsDataLoss(status) && !lost_.exchange(true)) {
-    spdlog::error("{}: {}", spec_->Label(), Std(status.message()));
-  }
-  if (status.code() != absl::StatusCode::kInternal) return outcome;
-  // The tier is lost, the request is not.
-  FallBack(index, "run", status.ToString());
-  return std::nullopt;
-}
-
-int ModelVersion::FormFor(int thread, absl::Span<const Tensor> inputs) const {
-  for (size_t i = spec_->buckets.size(); i < slots_.size(); ++i) {
-    const auto form = slots_[i].executable(thread);
-    if (form != nullptr && form->Takes(inputs)) return static_cast<int>(i);
-  }
-  return -1;
-}
-
-void ModelVersion::UpdateFloors() {
-  for (size_t i = 0; i < spec_->buckets.size(); ++i) {
-    const std::vector<Tensor> shapes =
-        ShapesOf(*spec_, spec_->buckets[i].sizes);
-    slots_[i].SetFloor(FormFor(0, shapes) >= 0 ? BucketState::kDynamic
-                                               : BucketState::kEager);
-  }
+      tiers_.device(0).place.loader->NewContext(1);
+  return tiers_.Run(*one_thread, 0, bucket, inputs);
 }
 
 void ModelVersion::OnBatch(const BatchReport& report) {
@@ -325,86 +221,17 @@ void ModelVersion::OnBatch(const BatchReport& report) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<Executable>> ModelVersion::Eager(int thread) {
-  Home& home = HomeOf(thread);
-  absl::MutexLock lock(&eager_mu_);
-  if (home.eager == nullptr) {
-    ASSIGN_OR_RETURN(home.eager,
-                     home.place.loader->OpenEager(spec_->program_path));
-    spdlog::info("{}: eager tier opened{}", spec_->Label(),
-                 spec_->on_gpu() ? " on " + home.place.name : "");
-  }
-  return home.eager;
-}
-
-bool ModelVersion::EagerIsOpen() const {
-  if (!eager_mu_.TryLock()) return false;
-  const bool open = homes_.front().eager != nullptr;
-  eager_mu_.Unlock();
-  return open;
-}
-
-void ModelVersion::LetEagerGo() {
-  // Freed without the lock.
-  std::vector<std::shared_ptr<Executable>> eager(homes_.size());
-  absl::MutexLock lock(&eager_mu_);
-  for (size_t i = 0; i < homes_.size(); ++i) eager[i].swap(homes_[i].eager);
-  if (eager.front() != nullptr) {
-    spdlog::info("{}: eager tier let go, every bucket is compiled",
-                 spec_->Label());
-  }
-}
-
-void ModelVersion::FallBack(int bucket, std::string_view reason_label,
-                            std::string reason) {
-  const BucketSlot& slot = slots_[static_cast<size_t>(bucket)];
-  deps_.metrics
-      ->Counter(metric::kFallbacks, With(labels_, "reason", reason_label))
-      .Add();
-  if (deps_.refusals != nullptr) {
-    deps_.refusals->Add("promotion",
-                        absl::StrCat(spec_->Label(), " ", slot.name()),
-                        reason_label, reason);
-  }
-  Demote(bucket, absl::StrCat(Absl(reason_label), ": ", reason));
-  spdlog::warn("{} {}: stays on {} ({}): {}", spec_->Label(), slot.name(),
-               BucketStateName(slot.Read().state), reason_label, reason);
-}
-
-void ModelVersion::Demote(int index, std::string why) {
-  slots_[static_cast<size_t>(index)].Demote(std::move(why));
-  UpdateFloors();
-  UpdateWarmupGauge();
-}
-
-void ModelVersion::UpdateWarmupGauge() {
-  const auto settled = static_cast<int>(
-      std::count_if(slots_.begin(), slots_.end(),
-                    [](const BucketSlot& slot) { return slot.settled(); }));
-  auto set = [&](std::string_view progress, double value) {
-    deps_.metrics
-        ->Gauge(metric::kWarmupBuckets, With(labels_, "progress", progress))
-        .Set(value);
-  };
-  set("total", static_cast<double>(plan_.size()));
-  set("settled", static_cast<double>(settled));
-  absl::MutexLock lock(&pace_mu_);
-  if (settled != pace_.settled) pace_.last = deps_.clock->Now();
-  pace_.settled = settled;
-}
-
 std::vector<BucketStatus> ModelVersion::Buckets() const {
   const absl::Time now = deps_.clock->Now();
   std::vector<BucketStatus> buckets;
-  for (size_t i = 0; i < slots_.size(); ++i) {
+  for (const WarmupStep& step : plan_) {
     BucketStatus& bucket = buckets.emplace_back();
     bucket.model = spec_->Label();
-    bucket.bucket = slots_[i].name();
-    bucket.dynamic = plan_[i].dynamic();
-    bucket.slot = slots_[i].Read();
+    bucket.bucket = step.name;
+    bucket.dynamic = step.dynamic();
+    bucket.slot = tiers_.slot(step.bucket).Read();
     if (bucket.slot.state != BucketState::kCompiling) continue;
-    absl::MutexLock lock(&inbox_->mu);
-    const Inbox::Phase& phase = inbox_->phases[i];
+    const BucketCompiles::Phase phase = warmup_.PhaseOf(step.bucket);
     if (phase.name.empty()) continue;
     bucket.phase = phase.name;
     bucket.in_phase = now - phase.since;
@@ -418,8 +245,8 @@ std::string ModelVersion::DeviceNames() const {
       [](std::string* out, const DevicePlace& place) { *out += place.name; });
 }
 
-std::string ModelVersion::Progress() const {
-  if (AllSettled()) return "";
+std::string ModelVersion::ProgressText() const {
+  if (tiers_.AllSettled()) return "";
   size_t settled = 0;
   std::string current;
   for (const BucketStatus& bucket : Buckets()) {
@@ -437,23 +264,8 @@ std::string ModelVersion::Progress() const {
             : absl::StrFormat("; %s: %s, %.0f s", bucket.bucket, bucket.phase,
                               absl::ToDoubleSeconds(bucket.in_phase));
   }
-  return absl::StrCat(settled, " of ", slots_.size(), " buckets settled",
+  return absl::StrCat(settled, " of ", plan_.size(), " buckets settled",
                       current);
-}
-
-WarmupProgress ModelVersion::Warmup() const {
-  absl::MutexLock lock(&pace_mu_);
-  WarmupProgress progress{pace_.settled, static_cast<int>(slots_.size()),
-                          std::nullopt};
-  const int done = pace_.settled - pace_.settled_before;
-  const int left = progress.total - progress.settled;
-  if (pace_.start == absl::InfiniteFuture() || done <= 0 || left <= 0) {
-    return progress;
-  }
-  const absl::Duration each = (pace_.last - pace_.start) / done;
-  progress.left = std::max(each * left - (deps_.clock->Now() - pace_.last),
-                           absl::Seconds(1));
-  return progress;
 }
 
 }  // namespace stoker

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compile_broker/compile_broker.h"
+#include "compile_broker/compiler.h"
 #include "repository/model_spec.h"
 #include "runner/toolchain.h"
 #include "tensor/shape_bucket.h"

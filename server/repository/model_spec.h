@@ -103,7 +103,7 @@ struct CompileSpec {
   std::map<std::string, std::string> options;
 };
 
-// CUDA graphs of the buckets, on a GPU (models/graphs.cc).
+// CUDA graphs of the buckets, on a GPU (models/graph_capture.h).
 struct GraphSpec {
   bool enabled = true;
   int64_t max_bytes = int64_t{1} << 30;  // of device memory, for each device

@@ -86,9 +86,9 @@ TEST(BucketSlotTest, WhatIsNoFasterSavesNothing) {
 TEST(BucketSlotTest, DemotionEmptiesItAndKeepsTheReason) {
   MetricRegistry metrics;
   BucketSlot slot("batch=1", metrics, kLabels);
-  EXPECT_FALSE(slot.Demote("compile: no"));
+  EXPECT_FALSE(slot.Demote(FallbackReason::kCompile, "no"));
   slot.Promote(TwoExecutables(), Verdict{}, 0);
-  EXPECT_TRUE(slot.Demote("run: broke"));
+  EXPECT_TRUE(slot.Demote(FallbackReason::kRun, "broke"));
   EXPECT_EQ(slot.executable(0), nullptr);
   EXPECT_TRUE(slot.settled());
   EXPECT_EQ(slot.Read().detail, "run: broke");
@@ -103,7 +103,7 @@ TEST(BucketSlotTest, ARunningBatchKeepsADemotedExecutable) {
   const std::weak_ptr<Executable> watched = executables[0];
   slot.Promote(std::move(executables), Verdict{}, 0);
   std::shared_ptr<Executable> running = slot.executable(0);
-  slot.Demote("run: broke");
+  slot.Demote(FallbackReason::kRun, "broke");
   EXPECT_FALSE(watched.expired());
   running.reset();
   EXPECT_TRUE(watched.expired());

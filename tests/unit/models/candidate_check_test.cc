@@ -1,6 +1,7 @@
 #include "models/candidate_check.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,23 +59,21 @@ class CandidateCheckTest : public ::testing::Test {
   ~CandidateCheckTest() override { batcher_.Stop(absl::InfinitePast()); }
 
   absl::StatusOr<CandidateCheck::Evidence> Check(
-      std::vector<CandidateCheck::Recorded> recorded = {}) {
-    return Check(eager_, candidate_, std::move(recorded));
+      const std::vector<CandidateCheck::Recorded>& recorded = {}) {
+    return Check(eager_, candidate_, recorded);
   }
 
   absl::StatusOr<CandidateCheck::Evidence> Check(
       Executable& eager, Executable& candidate,
-      std::vector<CandidateCheck::Recorded> recorded) {
+      const std::vector<CandidateCheck::Recorded>& recorded) {
     const CandidateCheck check({.spec = &spec_,
                                 .layout = &layout_,
-                                .batcher = &batcher_,
-                                .context = &context_,
+                                .device_threads = &device_threads_,
                                 .clock = &clock_,
                                 .reference = nullptr,
-                                .machine = "here",
-                                .recorded = std::move(recorded),
-                                .stopping = [] { return false; }});
-    return check.Check(eager, candidate, kBucket, /*candidate_bytes=*/1);
+                                .machine = "here"});
+    return check.Check(eager, candidate, kBucket, /*candidate_bytes=*/1,
+                       recorded);
   }
 
   // A request with these values.
@@ -87,7 +86,6 @@ class CandidateCheckTest : public ::testing::Test {
   MetricRegistry metrics_;
   const ModelSpec spec_ = RowModel();
   const BatchLayout layout_ = LayoutOf(spec_);
-  FakeExecutionContext context_;
   FakeExecutable eager_{"eager", Same};
   FakeExecutable candidate_{"aot", Same};
   FakeBatchRunner runner_{spec_.buckets, {true}, [](int, auto inputs) {
@@ -96,6 +94,12 @@ class CandidateCheckTest : public ::testing::Test {
   DeviceTurns turns_{1, clock_};
   Batcher batcher_{{.name = "rows:1"}, layout_, runner_,
                    {&turns_},          clock_,  metrics_};
+  const DeviceThreads::Contexts contexts_ = [] {
+    DeviceThreads::Contexts contexts;
+    contexts.push_back(std::make_unique<FakeExecutionContext>());
+    return contexts;
+  }();
+  const DeviceThreads device_threads_{batcher_, contexts_, {}};
 };
 
 TEST_F(CandidateCheckTest, WhatIsTheSameAndFasterIsPromoted) {

@@ -75,7 +75,7 @@ class DynamicFormsTest : public ::testing::Test {
   // Loads and warms up the model.
   void Serve() {
     Load();
-    version_->WarmUp();
+    version_->warmup().Run();
   }
   void Load() {
     Stop();
@@ -197,7 +197,7 @@ TEST_F(DynamicFormsTest, WhatItHasToBeComparedWithServesMeanwhile) {
   EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
   EXPECT_EQ(Slot(kBucket).state, BucketState::kPending);
   EXPECT_EQ(TierOf(8), "dynamic");
-  version_->WarmUp();
+  version_->warmup().Run();
   EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
 }
 

@@ -38,15 +38,15 @@ std::shared_ptr<ModelSpec> GpuModel() {
   return spec;
 }
 
-class GraphsTest : public ::testing::Test {
+class GraphCaptureTest : public ::testing::Test {
  protected:
-  GraphsTest() {
+  GraphCaptureTest() {
     auto cache =
         KernelCache::Open({.root = folder_ / "cache"}, Files::Real(), metrics_);
     EXPECT_TRUE(cache.ok()) << cache.status();
     cache_ = *std::move(cache);
   }
-  ~GraphsTest() override { Stop(); }
+  ~GraphCaptureTest() override { Stop(); }
 
   void Stop() {
     if (version_ != nullptr) version_->Stop(absl::InfinitePast());
@@ -76,7 +76,7 @@ class GraphsTest : public ::testing::Test {
     deps.machine = "here";
     version_ = std::make_unique<ModelVersion>(spec_, deps);
     ASSERT_TRUE(version_->Load().ok());
-    version_->WarmUp();
+    version_->warmup().Run();
   }
 
   BucketSlot::Snapshot Bucket(int index) const {
@@ -109,7 +109,7 @@ class GraphsTest : public ::testing::Test {
   std::unique_ptr<ModelVersion> version_;
 };
 
-TEST_F(GraphsTest, TheLargestBucketComesFirstAndAllServe) {
+TEST_F(GraphCaptureTest, TheLargestBucketComesFirstAndAllServe) {
   Serve();
   EXPECT_THAT(CapturedRows(), ElementsAre(8, 4, 1));
   EXPECT_EQ(Outcomes("kept"), 3);
@@ -120,7 +120,7 @@ TEST_F(GraphsTest, TheLargestBucketComesFirstAndAllServe) {
   EXPECT_EQ(TierOf(7), "graph");
 }
 
-TEST_F(GraphsTest, EachDeviceThreadHasItsOwn) {
+TEST_F(GraphCaptureTest, EachDeviceThreadHasItsOwn) {
   spec_->instances = 2;
   Serve();
   EXPECT_THAT(CapturedRows(), ElementsAre(8, 8, 4, 4, 1, 1));
@@ -128,7 +128,7 @@ TEST_F(GraphsTest, EachDeviceThreadHasItsOwn) {
   EXPECT_EQ(Bucket(0).graph_bytes, 200);
 }
 
-TEST_F(GraphsTest, WhatGainsLittleIsNotKeptAndThatIsRemembered) {
+TEST_F(GraphCaptureTest, WhatGainsLittleIsNotKeptAndThatIsRemembered) {
   gpu_.OnCapture([](const Shape& shape) {
     return CapturedAs{.run = absl::Microseconds(shape[0] == 8 ? 9700 : 5000)};
   });
@@ -146,7 +146,7 @@ TEST_F(GraphsTest, WhatGainsLittleIsNotKeptAndThatIsRemembered) {
   EXPECT_EQ(TierOf(1), "graph");
 }
 
-TEST_F(GraphsTest, RefusalsHaveReasonsAndLeaveTheCompiledForm) {
+TEST_F(GraphCaptureTest, RefusalsHaveReasonsAndLeaveTheCompiledForm) {
   gpu_.OnCapture([](const Shape& shape) {
     if (shape[0] == 8) {
       return CapturedAs{.status = absl::FailedPreconditionError(
@@ -168,7 +168,7 @@ TEST_F(GraphsTest, RefusalsHaveReasonsAndLeaveTheCompiledForm) {
   EXPECT_EQ(TierOf(1), "aot");
 }
 
-TEST_F(GraphsTest, TheBudgetGoesToTheLargest) {
+TEST_F(GraphCaptureTest, TheBudgetGoesToTheLargest) {
   spec_->graphs.max_bytes = 100;
   Serve();
   EXPECT_THAT(CapturedRows(), ElementsAre(8));
@@ -178,7 +178,7 @@ TEST_F(GraphsTest, TheBudgetGoesToTheLargest) {
   EXPECT_EQ(TierOf(4), "aot");
 }
 
-TEST_F(GraphsTest, ThereAreAtMostSixtyFour) {
+TEST_F(GraphCaptureTest, ThereAreAtMostSixtyFour) {
   spec_->dimensions[0].max = 100;
   spec_->max_batch_size = 70;
   spec_->buckets.clear();
@@ -189,7 +189,7 @@ TEST_F(GraphsTest, ThereAreAtMostSixtyFour) {
   EXPECT_THAT(Bucket(0).graph, StartsWith("count: there are 64"));
 }
 
-TEST_F(GraphsTest, AFailedReplayFallsBackAndAnswersAllTheSame) {
+TEST_F(GraphCaptureTest, AFailedReplayFallsBackAndAnswersAllTheSame) {
   Serve();
   for (const auto& weak : gpu_.graphs()) {
     if (const auto graph = weak.lock()) {
@@ -203,7 +203,7 @@ TEST_F(GraphsTest, AFailedReplayFallsBackAndAnswersAllTheSame) {
   EXPECT_EQ(TierOf(8), "aot");
 }
 
-TEST_F(GraphsTest, ALostGpuIsNoReasonToTryAnotherForm) {
+TEST_F(GraphCaptureTest, ALostGpuIsNoReasonToTryAnotherForm) {
   Serve();
   for (const auto& weak : gpu_.graphs()) {
     if (const auto graph = weak.lock()) {
@@ -214,7 +214,7 @@ TEST_F(GraphsTest, ALostGpuIsNoReasonToTryAnotherForm) {
   EXPECT_GT(Bucket(1).graph_gain, 0);
 }
 
-TEST_F(GraphsTest, NoGraphsWhereModelYamlSaysSo) {
+TEST_F(GraphCaptureTest, NoGraphsWhereModelYamlSaysSo) {
   spec_->graphs.enabled = false;
   Serve();
   EXPECT_THAT(CapturedRows(), IsEmpty());
@@ -223,7 +223,7 @@ TEST_F(GraphsTest, NoGraphsWhereModelYamlSaysSo) {
 }
 
 // The artifact is as good as ever: another start may find room, or the GPU.
-TEST_F(GraphsTest, WithoutRoomOnTheGpuTheArtifactStaysInTheCache) {
+TEST_F(GraphCaptureTest, WithoutRoomOnTheGpuTheArtifactStaysInTheCache) {
   for (const absl::Status& status :
        {absl::ResourceExhaustedError("weights of m (rounded) take 2.00 GiB"),
         absl::UnavailableError("cuda:0 failed")}) {
@@ -241,7 +241,7 @@ TEST_F(GraphsTest, WithoutRoomOnTheGpuTheArtifactStaysInTheCache) {
   EXPECT_EQ(TierOf(8), "graph");
 }
 
-TEST_F(GraphsTest, GraphsGoWithTheVersion) {
+TEST_F(GraphCaptureTest, GraphsGoWithTheVersion) {
   Serve();
   Stop();
   for (const auto& weak : gpu_.graphs()) EXPECT_TRUE(weak.expired());

@@ -1,0 +1,262 @@
+#include "models/bucket_promoter.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "metrics/catalog.h"
+#include "models/padded_run.h"
+#include "models/version_labels.h"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+// Whether an artifact that doesn't open is to blame itself, and not the host or
+// its GPU, which another time may have room for it, or be there again.
+bool IsItsOwnFault(const absl::Status& status) {
+  return !absl::IsFailedPrecondition(status) &&
+         !absl::IsResourceExhausted(status) && !absl::IsUnavailable(status);
+}
+
+// The recorded requests that this version can take: another one may have had
+// other inputs.
+std::vector<CandidateCheck::Recorded> RecordedRequests(
+    const ModelSpec& spec, const RequestSamples* samples) {
+  std::vector<CandidateCheck::Recorded> requests;
+  if (samples == nullptr) return requests;
+  for (SampledRequest& sample : samples->Read()) {
+    CandidateCheck::Recorded request{std::move(sample.sizes), {}};
+    bool possible = request.sizes.size() == spec.dimensions.size() &&
+                    sample.inputs.size() == spec.inputs.size();
+    for (const InputSpec& input : spec.inputs) {
+      const auto found = sample.inputs.find(input.name);
+      possible = possible && found != sample.inputs.end() &&
+                 found->second.dtype == input.dtype &&
+                 found->second.shape == ShapeOf(input, request.sizes);
+      if (!possible) break;
+      request.inputs.push_back(found->second);
+    }
+    if (possible) requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+}  // namespace
+
+void BucketPromoter::CountPromotion(std::string_view outcome) {
+  version_.deps.metrics
+      ->Counter(metric::kPromotions,
+                With(VersionLabels(version_.spec), "outcome", outcome))
+      .Add();
+}
+
+void BucketPromoter::Refuse(const WarmupStep& step, FallbackReason reason,
+                            std::string_view why) {
+  CountPromotion(FallbackReasonName(reason));
+  version_.tiers.FallBack(step.bucket, reason, why);
+}
+
+bool BucketPromoter::LeaveUnwanted(const WarmupStep& step) {
+  if (step.wanted || DynamicBehind(step) < 0) return false;
+  version_.tiers.Demote(step.bucket, FallbackReason::kDynamicOnly,
+                        "model.yaml says 'dynamic: only'");
+  return true;
+}
+
+bool BucketPromoter::IsKnown(const WarmupStep& step) const {
+  if (!version_.deps.verify_promotions) return true;
+  const std::optional<Verdict> verdict =
+      evidence_.ReadVerdict(step.request.key);
+  return verdict.has_value() && IsCompared(step, *verdict);
+}
+
+void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
+                            const absl::Status& tried) {
+  const bool verify = version_.deps.verify_promotions;
+  BucketSlot& slot = version_.tiers.slot(step.bucket);
+  const std::optional<Verdict> known = evidence_.ReadVerdict(entry.key);
+  if (verify && known.has_value() && !known->promote) {
+    Refuse(step, ReasonOfRefusal(known->refusal), known->reason);
+    return;
+  }
+  slot.SetState(BucketState::kOpening);
+  absl::StatusOr<ArtifactOpener::Opened> opened =
+      opener_.Open(step, entry, tried);
+  if (version_.stopping()) return;
+  if (const absl::Status& status = opened.status(); !status.ok()) {
+    if (IsItsOwnFault(status)) {
+      version_.deps.cache->Quarantine(entry, Std(status.message()));
+    }
+    Refuse(step,
+           absl::IsResourceExhausted(status) ? FallbackReason::kMemory
+                                             : FallbackReason::kOpen,
+           Std(status.message()));
+    return;
+  }
+  Verdict verdict = known.value_or(Verdict{});
+  if (verify && !known.has_value()) {
+    slot.SetState(BucketState::kChecking);
+    absl::StatusOr<Verdict> checked =
+        Check(step, entry, *opened->executables.front());
+    if (version_.stopping()) return;
+    if (!checked.ok()) {
+      Refuse(step,
+             absl::IsResourceExhausted(checked.status())
+                 ? FallbackReason::kMemory
+                 : FallbackReason::kParity,
+             absl::StrCat("the check could not run: ",
+                          checked.status().message()));
+      return;
+    }
+    verdict = *std::move(checked);
+    if (!verdict.promote) {
+      Refuse(step, ReasonOfRefusal(verdict.refusal), verdict.reason);
+      return;
+    }
+  }
+  if (verify) {
+    const absl::StatusOr<bool> worth =
+        BeatsDynamic(step, *opened->executables.front(), verdict);
+    if (version_.stopping()) return;
+    if (worth.ok() && !*worth) {
+      LeaveToDynamic(step, verdict);
+      return;
+    }
+  }
+  Promote(step, entry, *std::move(opened), verdict);
+}
+
+absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
+                                              const CacheEntry& entry,
+                                              Executable& candidate) {
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, version_.tiers.Eager());
+  ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence,
+                   check_.Check(*eager, candidate, step.sizes, entry.bytes,
+                                RecordedRequests(version_.spec,
+                                                 version_.deps.samples.get())));
+  if (!evidence.reproducer.empty()) {
+    evidence_.WriteReproducer(entry.key, evidence.reproducer);
+  }
+  evidence_.WriteVerdict(entry.key, evidence.verdict);
+  return std::move(evidence.verdict);
+}
+
+int BucketPromoter::DynamicBehind(const WarmupStep& step) const {
+  if (step.dynamic()) return -1;
+  return version_.tiers.DynamicFor(0,
+                                   ShapesOf(version_.spec, step.sizes.sizes));
+}
+
+bool BucketPromoter::IsCompared(const WarmupStep& step,
+                                const Verdict& verdict) const {
+  const int dynamic = DynamicBehind(step);
+  return dynamic < 0 || !verdict.promote ||
+         (verdict.over_dynamic.has_value() &&
+          verdict.over_dynamic->key == version_.tiers.slot(dynamic).Read().key);
+}
+
+absl::StatusOr<bool> BucketPromoter::BeatsDynamic(const WarmupStep& step,
+                                                  Executable& candidate,
+                                                  Verdict& verdict) {
+  const int index = DynamicBehind(step);
+  if (index < 0) return true;
+  const BucketSlot& slot = version_.tiers.slot(index);
+  const std::shared_ptr<Executable> dynamic = slot.executable(0);
+  if (dynamic == nullptr) return true;  // lost meanwhile
+  if (!IsCompared(step, verdict)) {
+    ASSIGN_OR_RETURN(verdict.over_dynamic,
+                     check_.Compare(*dynamic, candidate, step.sizes));
+    verdict.over_dynamic->key = slot.Read().key;
+    evidence_.WriteVerdict(step.request.key, verdict);
+  }
+  return verdict.over_dynamic->faster;
+}
+
+void BucketPromoter::LeaveToDynamic(const WarmupStep& step,
+                                    const Verdict& verdict) {
+  const std::string why = absl::StrFormat(
+      "%.2f times as fast as the dynamic form, which serves it without a "
+      "package more",
+      verdict.over_dynamic->speedup);
+  CountPromotion(FallbackReasonName(FallbackReason::kDynamicTie));
+  spdlog::info("{} {}: left to the dynamic form: {}", version_.spec.Label(),
+               step.name, why);
+  version_.tiers.Demote(step.bucket, FallbackReason::kDynamicTie, why);
+  // Eager's runs until now say nothing of the dynamic form's.
+  if (verdict.fastest_seconds > 0) {
+    version_.batcher.ResetCost(step.bucket,
+                               absl::Seconds(verdict.fastest_seconds));
+  }
+}
+
+void BucketPromoter::Promote(const WarmupStep& step, const CacheEntry& entry,
+                             ArtifactOpener::Opened opened,
+                             const Verdict& verdict) {
+  version_.tiers.Promote(step.bucket, std::move(opened.executables), verdict,
+                         entry.compile_seconds, entry.lease);
+  // A verdict may be another machine's, or a busy hour's: a bucket that seems
+  // dear is not chosen, and so would never be timed again. Without one nothing
+  // is known: a first run alone can be a thousand times the next.
+  if (verdict.fastest_seconds > 0 && !step.dynamic()) {
+    version_.batcher.ResetCost(
+        step.bucket,
+        std::min(opened.first_run, absl::Seconds(verdict.fastest_seconds)));
+  }
+  CountPromotion("promoted");
+  spdlog::info("{} {}: compiled, max error {:.2g}, {:.2f} x eager, key {}",
+               version_.spec.Label(), step.name, verdict.max_abs_error,
+               verdict.speedup, step.request.key.Short());
+}
+
+void BucketPromoter::RetimeWhereDoubtful(const WarmupStep& step) {
+  std::optional<Verdict> verdict = evidence_.ReadVerdict(step.request.key);
+  if (!verdict.has_value()) return;
+  if (!step.wanted && DynamicBehind(step) >= 0) return;
+  const bool doubtful =
+      !verdict->clear || verdict->measured_on != version_.deps.machine;
+  if (!doubtful || verdict->refusal == "parity") return;
+  const std::optional<CacheEntry> entry =
+      version_.deps.cache->Lookup(step.request.key);
+  if (!entry.has_value()) return;
+  const absl::Status timed = Retime(step, *entry, *std::move(verdict));
+  if (!timed.ok() && !version_.stopping()) {
+    spdlog::warn("{} {}: not timed again: {}", version_.spec.Label(), step.name,
+                 Std(timed.message()));
+  }
+}
+
+absl::Status BucketPromoter::Retime(const WarmupStep& step,
+                                    const CacheEntry& entry, Verdict verdict) {
+  const BucketSlot& slot = version_.tiers.slot(step.bucket);
+  ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
+                   version_.tiers.Eager());
+  const bool serves = slot.Read().state == BucketState::kCompiled;
+  ArtifactOpener::Opened opened;
+  if (!serves) {
+    ASSIGN_OR_RETURN(
+        opened, opener_.Open(step, entry, opener_.TryInChild({&entry, 1})[0]));
+  }
+  const std::shared_ptr<Executable> candidate =
+      serves ? slot.compiled(0) : opened.executables.front();
+  if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
+  RETURN_IF_ERROR(
+      check_.Measure(*eager, *candidate, step.sizes, entry.bytes, verdict));
+  evidence_.WriteVerdict(entry.key, verdict);
+  spdlog::info("{} {}: timed again: {}", version_.spec.Label(), step.name,
+               verdict.reason);
+  if (serves && !verdict.promote) {
+    Refuse(step, FallbackReason::kProfit, verdict.reason);
+  } else if (!serves && verdict.promote) {
+    const absl::StatusOr<bool> worth = BeatsDynamic(step, *candidate, verdict);
+    if (worth.ok() && !*worth) return absl::OkStatus();
+    Promote(step, entry, std::move(opened), verdict);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stoker

@@ -1,0 +1,80 @@
+// One bucket's way from a cache entry to a settled slot: open, run once, check
+// against eager, compare with the dynamic form that takes the same sizes, then
+// promote it or leave it to the tier below. What was found out before is read,
+// not found out again. Never fails the version.
+//
+// Of the warm-up's thread; blocks. Returns without having settled anything when
+// the version is stopped.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernel_cache/kernel_cache.h"
+#include "models/artifact_opener.h"
+#include "models/candidate_check.h"
+#include "models/evidence_store.h"
+#include "models/version_parts.h"
+#include "promotion/verdict.h"
+
+namespace stoker {
+
+class BucketPromoter {
+ public:
+  // All but `version` outlive this object.
+  BucketPromoter(const VersionParts& version, const ArtifactOpener& opener,
+                 const CandidateCheck& check, const EvidenceStore& evidence)
+      : version_(version),
+        opener_(opener),
+        check_(check),
+        evidence_(evidence) {}
+
+  // Settles a bucket that needs no code of its own, because a dynamic form
+  // takes it and nobody asked for more: false where that isn't so.
+  bool LeaveUnwanted(const WarmupStep& step);
+  // Whether Settle would only have to open the entry, and measure nothing.
+  bool IsKnown(const WarmupStep& step) const;
+  // `tried`: ArtifactOpener::TryInChild's.
+  void Settle(const WarmupStep& step, const CacheEntry& entry,
+              const absl::Status& tried);
+  // Times again what was timed on another machine, or without a clear outcome,
+  // and promotes or demotes by it. Does nothing with others.
+  void RetimeWhereDoubtful(const WarmupStep& step);
+
+ private:
+  using Executables = std::vector<std::shared_ptr<Executable>>;
+
+  // The bucket stays on the tier below, with a warning.
+  void Refuse(const WarmupStep& step, FallbackReason reason,
+              std::string_view why);
+  void CountPromotion(std::string_view outcome);
+  // Gathers the evidence on an opened candidate and keeps it.
+  absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
+                                Executable& candidate);
+  absl::Status Retime(const WarmupStep& step, const CacheEntry& entry,
+                      Verdict verdict);
+  // The slot of the dynamic form that serves a bucket without code of its own;
+  // -1: eager does.
+  int DynamicBehind(const WarmupStep& step) const;
+  // Whether the verdict says what BeatsDynamic would find out.
+  bool IsCompared(const WarmupStep& step, const Verdict& verdict) const;
+  // Whether the bucket's own code is worth having beside the dynamic form that
+  // takes its sizes; kept in the verdict, beside the artifact.
+  absl::StatusOr<bool> BeatsDynamic(const WarmupStep& step,
+                                    Executable& candidate, Verdict& verdict);
+  // Settles a bucket whose own code is no faster than the dynamic form.
+  void LeaveToDynamic(const WarmupStep& step, const Verdict& verdict);
+  void Promote(const WarmupStep& step, const CacheEntry& entry,
+               ArtifactOpener::Opened opened, const Verdict& verdict);
+
+  const VersionParts version_;
+  const ArtifactOpener& opener_;
+  const CandidateCheck& check_;
+  const EvidenceStore& evidence_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,231 @@
+#include "models/executable_tiers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "metrics/catalog.h"
+#include "metrics/recent_refusals.h"
+#include "models/padded_run.h"
+#include "models/version_labels.h"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+
+ExecutableTiers::ExecutableTiers(const ModelSpec& spec,
+                                 const std::vector<WarmupStep>& plan,
+                                 const VersionDeps& deps)
+    : spec_(spec),
+      deps_(deps),
+      labels_(VersionLabels(spec)),
+      pace_(static_cast<int>(plan.size()), labels_, *deps.clock,
+            *deps.metrics) {
+  for (const WarmupStep& step : plan) {
+    slots_.emplace_back(step.name, *deps_.metrics,
+                        With(labels_, "bucket", step.name));
+    slots_.back().SetKey(step.request.key.hex());
+  }
+  for (const DevicePlace& place : deps_.placement.places) {
+    devices_.push_back({place, nullptr});
+  }
+  absl::MutexLock lock(&eager_mu_);
+  eager_.resize(devices_.size());
+}
+
+BatchRunner::Outcome ExecutableTiers::Run(ExecutionContext& context, int thread,
+                                          int bucket,
+                                          absl::Span<const Tensor> inputs) {
+  if (bucket >= 0) {
+    if (auto outcome = RunCompiled(context, thread, bucket, inputs)) {
+      return *std::move(outcome);
+    }
+  }
+  if (const int dynamic = DynamicFor(thread, inputs); dynamic >= 0) {
+    if (auto outcome = RunCompiled(context, thread, dynamic, inputs)) {
+      outcome->form = dynamic;
+      return *std::move(outcome);
+    }
+  }
+  absl::StatusOr<std::shared_ptr<Executable>> eager = Eager(thread);
+  if (!eager.ok()) return {eager.status(), "eager"};
+  return {(*eager)->Run(context, inputs), (*eager)->tier()};
+}
+
+std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
+    ExecutionContext& context, int thread, int index,
+    absl::Span<const Tensor> inputs) {
+  BucketSlot& slot = slots_[static_cast<size_t>(index)];
+  std::shared_ptr<Executable> compiled = slot.executable(thread);
+  if (compiled == nullptr) return std::nullopt;
+  const bool dynamic = index >= buckets();
+  const absl::Time start = dynamic ? deps_.clock->Now() : absl::InfinitePast();
+  BatchRunner::Outcome outcome{compiled->Run(context, inputs),
+                               compiled->tier()};
+  if (outcome.tier == "graph" && !outcome.result.ok() &&
+      !absl::IsUnavailable(outcome.result.status())) {
+    // Memory, or what else: what it was captured of has all that it needs.
+    DropGraph(index, "failed", outcome.result.status().ToString());
+    compiled = slot.compiled(thread);
+    if (compiled == nullptr) return outcome;  // lost meanwhile
+    outcome = {compiled->Run(context, inputs), compiled->tier()};
+  }
+  if (outcome.result.ok()) {
+    if (dynamic) {
+      slot.CountRun(deps_.clock->Now() - start);
+    } else {
+      slot.CountRun();
+    }
+    return outcome;
+  }
+  const absl::Status& status = outcome.result.status();
+  if (absl::IsDataLoss(status) && !lost_.exchange(true)) {
+    spdlog::error("{}: {}", spec_.Label(), Std(status.message()));
+  }
+  if (status.code() != absl::StatusCode::kInternal) return outcome;
+  FallBack(index, FallbackReason::kRun, status.ToString());
+  return std::nullopt;
+}
+
+bool ExecutableTiers::KeepsToThread(int bucket) const {
+  if (const auto compiled = slot(bucket).executable(0)) {
+    return compiled->KeepsToContext();
+  }
+  // Which dynamic form there is may be another by the time of the run.
+  return spec_.compile.dynamic == DynamicForms::kNone && EagerIsOpen();
+}
+
+int ExecutableTiers::DynamicFor(int thread,
+                                absl::Span<const Tensor> inputs) const {
+  for (int index = buckets(); index < size(); ++index) {
+    const auto dynamic = slot(index).executable(thread);
+    if (dynamic != nullptr && dynamic->Takes(inputs)) return index;
+  }
+  return -1;
+}
+
+absl::Status ExecutableTiers::MapWeights() {
+  for (OnDevice& device : devices_) {
+    ASSIGN_OR_RETURN(device.weights,
+                     device.place.loader->MapWeights(spec_.program_path));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
+  absl::MutexLock lock(&eager_mu_);
+  std::shared_ptr<Executable>& eager = eager_[DeviceOf(thread)];
+  if (eager == nullptr) {
+    const DevicePlace& place = device(thread).place;
+    ASSIGN_OR_RETURN(eager, place.loader->OpenEager(spec_.program_path));
+    spdlog::info("{}: eager tier opened{}", spec_.Label(),
+                 spec_.on_gpu() ? " on " + place.name : "");
+  }
+  return eager;
+}
+
+bool ExecutableTiers::EagerIsOpen() const {
+  if (!eager_mu_.TryLock()) return false;
+  const bool open = eager_.front() != nullptr;
+  eager_mu_.Unlock();
+  return open;
+}
+
+void ExecutableTiers::CloseEager() {
+  // Freed without the lock.
+  std::vector<std::shared_ptr<Executable>> closed(devices_.size());
+  absl::MutexLock lock(&eager_mu_);
+  closed.swap(eager_);
+  if (closed.front() != nullptr) {
+    spdlog::info("{}: eager tier let go, every bucket is compiled",
+                 spec_.Label());
+  }
+}
+
+bool ExecutableTiers::AllSettled() const {
+  return std::all_of(slots_.begin(), slots_.end(),
+                     [](const BucketSlot& slot) { return slot.settled(); });
+}
+
+bool ExecutableTiers::DynamicSettled() const {
+  return std::all_of(slots_.begin() + buckets(), slots_.end(),
+                     [](const BucketSlot& slot) { return slot.settled(); });
+}
+
+bool ExecutableTiers::AllCompiled() const {
+  return !slots_.empty() &&
+         AllIn({BucketState::kCompiled, BucketState::kDynamic});
+}
+
+bool ExecutableTiers::AllIn(std::initializer_list<BucketState> states) const {
+  return std::all_of(slots_.begin(), slots_.end(), [&](const BucketSlot& s) {
+    const BucketState state = s.Read().state;
+    return std::find(states.begin(), states.end(), state) != states.end();
+  });
+}
+
+void ExecutableTiers::Promote(
+    int index, std::vector<std::shared_ptr<Executable>> executables,
+    const Verdict& verdict, double compile_seconds,
+    std::shared_ptr<const void> lease) {
+  slots_[static_cast<size_t>(index)].Promote(std::move(executables), verdict,
+                                             compile_seconds, std::move(lease));
+  UpdatePace();
+  if (index >= buckets()) UpdateFloors();
+}
+
+void ExecutableTiers::Demote(int index, FallbackReason reason,
+                             std::string_view why) {
+  slots_[static_cast<size_t>(index)].Demote(reason, why);
+  UpdateFloors();
+  UpdatePace();
+}
+
+void ExecutableTiers::FallBack(int index, FallbackReason reason,
+                               std::string_view why) {
+  const std::string_view label = FallbackReasonName(reason);
+  const std::string& name = slot(index).name();
+  deps_.metrics->Counter(metric::kFallbacks, With(labels_, "reason", label))
+      .Add();
+  if (deps_.refusals != nullptr) {
+    deps_.refusals->Add("promotion", absl::StrCat(spec_.Label(), " ", name),
+                        label, why);
+  }
+  Demote(index, reason, why);
+  spdlog::warn("{} {}: stays on {} ({}): {}", spec_.Label(), name,
+               BucketStateName(slot(index).Read().state), label, why);
+}
+
+void ExecutableTiers::DropGraph(int index, std::string_view label,
+                                std::string_view why) {
+  BucketSlot& slot = slots_[static_cast<size_t>(index)];
+  deps_.metrics
+      ->Counter(metric::kGraphCaptures, With(labels_, "outcome", label))
+      .Add();
+  const std::string text = absl::StrCat(Absl(label), ": ", Absl(why));
+  if (label == "failed") {
+    spdlog::warn("{} {}: no graph ({})", spec_.Label(), slot.name(), text);
+  } else {
+    spdlog::info("{} {}: no graph ({})", spec_.Label(), slot.name(), text);
+  }
+  slot.DropGraphs(text);
+}
+
+void ExecutableTiers::UpdateFloors() {
+  for (int i = 0; i < buckets(); ++i) {
+    const auto bucket = static_cast<size_t>(i);
+    const std::vector<Tensor> shapes =
+        ShapesOf(spec_, spec_.buckets[bucket].sizes);
+    slots_[bucket].SetFloor(DynamicFor(0, shapes) >= 0 ? BucketState::kDynamic
+                                                       : BucketState::kEager);
+  }
+}
+
+void ExecutableTiers::UpdatePace() {
+  pace_.Update(static_cast<int>(
+      std::count_if(slots_.begin(), slots_.end(),
+                    [](const BucketSlot& slot) { return slot.settled(); })));
+}
+
+}  // namespace stoker

@@ -1,0 +1,46 @@
+// What a model version works with, handed down from the daemon's composition
+// root. Plain pointers: all of it outlives the version.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "compile_broker/compiler.h"
+#include "kernel_cache/kernel_cache.h"
+#include "metrics/metrics.h"
+#include "models/device_places.h"
+#include "planning/request_samples.h"
+#include "planning/traffic.h"
+#include "runner/toolchain.h"
+
+namespace stoker {
+
+class FirstRun;
+class RecentRefusals;
+class ReferenceRun;
+
+struct VersionDeps {
+  KernelCache* cache = nullptr;  // null: no cache on this host, eager only
+  Compiler* compiler = nullptr;  // null with a null cache
+  Placement placement;           // of this version
+  Clock* clock = nullptr;
+  MetricRegistry* metrics = nullptr;
+  int cores = 1;
+  Toolchain toolchain;  // its `gpu` is the placement's
+  bool verify_promotions = true;
+  // A version with a bucket that is not in the cache is not loaded.
+  bool require_cache = false;
+  // Whether verdicts that are stored beside artifacts are taken for granted.
+  bool trust_verdicts = true;
+  FirstRun* first_run = nullptr;  // null: everything runs here at once
+  const ReferenceRun* reference = nullptr;  // null: no float64 runs
+  RecentRefusals* refusals = nullptr;       // null: only counted
+  std::string machine;  // [a-z0-9]+: what timings are good for
+  std::shared_ptr<ModelTraffic> traffic;    // of this model; null: not recorded
+  std::shared_ptr<RequestSamples> samples;  // likewise
+  std::function<bool()> server_ready;       // empty: it is not
+};
+
+}  // namespace stoker

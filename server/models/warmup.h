@@ -1,0 +1,75 @@
+// Makes one version fast: opens what the kernel cache holds, has the rest
+// compiled, and settles every bucket, with code of its own or without. A job
+// with a beginning and an end, behind traffic once Load is through.
+//
+// Load, Run and RetimeDoubtful are called once each, in this order, on one
+// thread, which they block; the other methods from any. When the version's
+// `stop` is requested they return soon: what runs in a child process is killed,
+// waits end, and of timing and checking no run begins any more. A run that has
+// begun is waited for, and so is torch opening a file.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "models/artifact_opener.h"
+#include "models/bucket_compiles.h"
+#include "models/bucket_promoter.h"
+#include "models/candidate_check.h"
+#include "models/evidence_store.h"
+#include "models/graph_capture.h"
+#include "models/version_parts.h"
+
+namespace stoker {
+
+class Warmup {
+ public:
+  explicit Warmup(const VersionParts& version);
+
+  // Maps the weights, opens what the cache holds and, where that leaves a
+  // bucket without an executable, the eager form. After OK requests can be
+  // served. This is the only step whose failure fails the version. CANCELLED
+  // when stopped.
+  absl::Status Load();
+  // Settles every bucket that is left: compile, open, check, promote or stay
+  // eager. Returns when all are settled, or stopped.
+  void Run();
+  // Times again what was timed on another machine, or without a clear outcome;
+  // promotes and demotes by it.
+  void RetimeDoubtful();
+
+  // Whether a bucket that Run left because it didn't pay back does by now. Once
+  // all are settled.
+  bool MorePaysBack() const { return compiles_.MorePaysBack(); }
+  // What the compile of a bucket is doing.
+  BucketCompiles::Phase PhaseOf(int bucket) const {
+    return compiles_.PhaseOf(bucket);
+  }
+
+ private:
+  // The plan's steps: dynamic forms first, as whether a bucket's own code is
+  // worth having depends on them.
+  std::vector<const WarmupStep*> Steps(bool dynamic) const;
+  // Settles those of the steps that the cache has, and a verdict on; adds those
+  // that it hasn't.
+  absl::Status SettleFromCache(absl::Span<const WarmupStep* const> steps,
+                               std::vector<const WarmupStep*>& missing);
+  // FAILED_PRECONDITION, with their names and keys, when the cache lacks
+  // entries that `require_cache` insists on.
+  absl::Status RequireCache(absl::Span<const WarmupStep* const> missing) const;
+  // Opens the eager form and runs it once on the smallest shape.
+  absl::Status ProveEager();
+  // FAILED_PRECONDITION when what model.yaml says of padding is wrong.
+  absl::Status ProvePadding(Executable& eager);
+
+  const VersionParts version_;
+  const ArtifactOpener opener_;
+  const CandidateCheck check_;
+  const EvidenceStore evidence_;
+  BucketPromoter promoter_;
+  BucketCompiles compiles_;
+  GraphCapture graphs_;
+};
+
+}  // namespace stoker
