@@ -18,6 +18,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from compiler.program import limits
 from compiler.program.graph_check import ArchiveError, check_graph
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Archive", "ArchiveError", "load_program"]
 
-MAX_MEMBERS = 1 << 20
-MAX_GRAPH_BYTES = 256 << 20
-MAX_CONFIG_BYTES = 64 << 20
-MAX_RANK = 64
 MAX_ELEMENTS = 1 << 48
 
 GRAPH = "models/model.json"
@@ -62,8 +59,8 @@ class Archive:
             except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
                 raise ArchiveError(f"not an archive: {error}") from None
             self.data = mmap.mmap(file.fileno(), info.st_size, access=mmap.ACCESS_COPY)
-        if len(entries) > MAX_MEMBERS:
-            raise ArchiveError(f"{len(entries)} members, expected at most {MAX_MEMBERS}")
+        if len(entries) > limits.MAX_ARCHIVE_MEMBERS:
+            raise ArchiveError(f"{len(entries)} members, expected at most {limits.MAX_ARCHIVE_MEMBERS}")
         self.members: dict[str, Member] = {}
         roots = set()
         for entry in entries:
@@ -150,15 +147,15 @@ def load_program(
 
 def _load(archive: Archive, notes: list[Any] | None) -> torch.export.ExportedProgram:
     for name, expected in FORMAT.items():
-        got = archive.read(name, 64)
+        got = archive.read(name, limits.MAX_MARKER_BYTES)
         if got != expected:
             raise ArchiveError(f"{name}: expected {expected.decode()!r}, got {got[:20]!r}")
-    if "byteorder" in archive.members and archive.read("byteorder", 64) != b"little":
+    if "byteorder" in archive.members and archive.read("byteorder", limits.MAX_MARKER_BYTES) != b"little":
         raise ArchiveError("byteorder: expected 'little'")
     programs = [name for name in archive.members if name.startswith("models/")]
     if programs != [GRAPH]:
         raise ArchiveError(f"expected one program, {GRAPH}, got {', '.join(programs)[:100] or 'none'}")
-    graph = check_graph(archive.read_json(GRAPH, MAX_GRAPH_BYTES), notes)
+    graph = check_graph(archive.read_json(GRAPH, limits.MAX_GRAPH_BYTES), notes)
     state = _tensors(archive, WEIGHTS_CONFIG, "data/weights/")
     constants = _tensors(archive, CONSTANTS_CONFIG, "data/constants/")
     _check_signature(graph, state, constants)
@@ -169,7 +166,7 @@ def _tensors(archive: Archive, config_name: str, folder: str) -> dict[str, torch
     """The tensors that a payload configuration describes; tied ones share their memory."""
     if config_name not in archive.members and f"{folder}model.pt" in archive.members:
         raise ArchiveError(f"{folder}model.pt is pickled by an old torch, export the model again")
-    config = archive.read_json(config_name, MAX_CONFIG_BYTES)
+    config = archive.read_json(config_name, limits.MAX_CONFIG_BYTES)
     entries = config.get("config") if isinstance(config, dict) else None
     if not isinstance(entries, dict):
         raise ArchiveError(f"{config_name}: expected an object with config")
@@ -231,9 +228,9 @@ def _integer(value: dict[str, Any], what: str) -> int:
 
 
 def _check_extent(sizes: list[int], strides: list[int], offset: int, available: int) -> None:
-    if len(sizes) != len(strides) or len(sizes) > MAX_RANK:
+    if len(sizes) != len(strides) or len(sizes) > limits.MAX_STORED_RANK:
         raise ArchiveError(
-            f"{len(sizes)} sizes and {len(strides)} strides, expected as many, at most {MAX_RANK}"
+            f"{len(sizes)} sizes and {len(strides)} strides, expected as many, at most {limits.MAX_STORED_RANK}"
         )
     needed = 0 if 0 in sizes else offset + 1 + sum((n - 1) * s for n, s in zip(sizes, strides))
     if needed > available:
