@@ -379,7 +379,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0],
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="models:\n" + "\n".join(f"  {n:9} {f.__doc__.splitlines()[0]}" for n, f in MODELS.items()),
+        epilog="models:\n" + "\n".join(f"  {n:9} {str(f.__doc__).splitlines()[0]}" for n, f in MODELS.items()),
     )
     parser.add_argument("name", choices=[*MODELS, "all"], metavar="NAME")
     parser.add_argument("outdir", type=Path, metavar="OUTDIR")

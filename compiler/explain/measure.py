@@ -151,14 +151,15 @@ def make_inputs(
         shape = [resolve(size, sizes) for size in value.shape]
         if not all(isinstance(size, int) for size in shape):
             raise ValueError(f"the input {name} is {shape}: the bucket does not say how large")
-        low, high = ranges[i] if i < len(ranges) and ranges[i] is not None else (None, None)
+        between = ranges[i] if i < len(ranges) else None
         if value.dtype.is_floating_point or value.dtype.is_complex:
             drawn = torch.randn(shape, generator=generator)
-            if low is not None:
+            if between is not None:
+                low, high = between
                 drawn = torch.rand(shape, generator=generator) * (high - low) + low
             inputs.append(drawn.to(value.dtype))
         else:
-            first, last = (0, 1) if low is None or high is None else (int(low), int(high))
+            first, last = (0, 1) if between is None else (int(between[0]), int(between[1]))
             inputs.append(torch.randint(first, last + 1, shape, generator=generator).to(value.dtype))
     return inputs
 

@@ -33,5 +33,5 @@ def is_operator(node: Node) -> bool:
 
 def numbers(call: Call) -> list[int | None]:
     """The program's operators that the kernel computes, each once; [None] where nothing is known."""
-    known = [n for n in dict.fromkeys(map(origins.number, call.nodes)) if n is not None]
+    known: list[int | None] = [n for n in dict.fromkeys(map(origins.number, call.nodes)) if n is not None]
     return known or [None]

@@ -119,8 +119,8 @@ class _Inserter:
         local = not writes
         if writes:
             row = self._rows.dimension(tensor)
-            local = row is not None and row < len(indices) and indices[row] is not None
-            local = local and self._rows.counts_up(indices[row])
+            if row is not None and row < len(indices) and indices[row] is not None:
+                local = self._rows.counts_up(indices[row])
         for dim, index in enumerate(indices):
             # The unsafe forms come from decompositions, which take care of indices they make up.
             if index is not None and not (unsafe and self._bounds.is_value_free(index)):
@@ -412,7 +412,7 @@ class _Inserter:
         if len(described) <= LAST_BIT + 1:
             return described
         shared = described[LAST_BIT:]
-        operators = ", ".join(sorted({g["operator"] for g in shared}))
+        operators = ", ".join(sorted({guard.operator for guard in self._guards[LAST_BIT:]}))
         message = f"one of {len(shared)} guards of {operators} failed: index out of range or division by zero"
         rest = {"bit": LAST_BIT, "operator": shared[0]["operator"], "input": None, "message": message}
         return [*described[:LAST_BIT], rest]

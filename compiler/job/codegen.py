@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from compiler.guards import proof
@@ -67,7 +68,7 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
 
 
 @contextlib.contextmanager
-def replaced(owner: type, name: str, replacement: Any) -> Iterator[None]:
+def replaced(owner: type | ModuleType, name: str, replacement: Any) -> Iterator[None]:
     """Within, the attribute is another one."""
     original = owner.__dict__[name]
     setattr(owner, name, replacement)

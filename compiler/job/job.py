@@ -83,7 +83,7 @@ class Job:
             model=_field(message, "model", str),
             bucket=_field(message, "bucket", str),
             program=Path(_field(message, "program", str)),
-            passes=Path(passes) if (passes := message.get("passes")) else None,
+            passes=Path(message["passes"]) if message.get("passes") else None,
             sizes=_mapping(message, "sizes", int),
             threads=_field(message, "threads", int),
             march=_field(message, "march", str),

@@ -188,8 +188,10 @@ class Bench:
             what = [f"--program={program}", f"--artifact={artifact}"]
             with subprocess.Popen([TOOLS / "bare_server", *what], stdout=subprocess.PIPE, text=True) as bare:
                 try:
+                    assert bare.stdout is not None
                     port = int(bare.stdout.readline())
-                    probe = [TOOLS / "overhead_probe", f"--grpc={daemon.address}", f"--bare=127.0.0.1:{port}", *what]
+                    addresses = [f"--grpc={daemon.address}", f"--bare=127.0.0.1:{port}"]
+                    probe: list[str | Path] = [TOOLS / "overhead_probe", *addresses, *what]
                     done = subprocess.run(probe, check=True, capture_output=True, text=True)
                 finally:
                     bare.kill()
@@ -251,15 +253,17 @@ class Bench:
         bare, ours = [], []
         for index, tokens in enumerate((24, 40, 56, 72)):
             start = time.perf_counter()
+            package = self.folder / f"b{index}.pt2"
             subprocess.run(
-                [sys.executable, "-c", BARE_COMPILE, REPOSITORY, program, "8", str(tokens), self.folder / f"b{index}.pt2"],
+                [sys.executable, "-c", BARE_COMPILE, REPOSITORY, program, "8", str(tokens), package],
                 check=True,
                 capture_output=True,
                 env=environment,
             )
             bare.append(time.perf_counter() - start)
             # The worker is let go with its daemon: the first job of each daemon pays the start.
-            root = self.repository(f"bare-{tokens}", buckets=[{"batch": 8, "tokens": tokens - 4}, {"batch": 8, "tokens": tokens}])
+            buckets = [{"batch": 8, "tokens": tokens - 4}, {"batch": 8, "tokens": tokens}]
+            root = self.repository(f"bare-{tokens}", buckets=buckets)
             with self.daemon("--compile-jobs=1", models=root, cache=self.folder / "bare-cache") as daemon:
                 daemon.wait_ready(3600)
                 found = re.findall(r"compiled .*tokens=(\d+)\] \w+ in ([\d.]+) s", daemon.log())

@@ -50,7 +50,7 @@ def requests(
     metadata = stub.ModelMetadata(service_pb2.ModelMetadataRequest(name=model), timeout=10)
     made = []
     for rows, *others in sizes:
-        wanted = {}
+        wanted: dict[str, int] = {}
         for tensor in metadata.inputs:
             open_axes = [axis for axis, size in enumerate(tensor.shape) if size < 0]
             wanted |= {f"{tensor.name}.{axis}": size for axis, size in zip(open_axes, [rows, *others], strict=True)}
@@ -107,7 +107,9 @@ def swaps(ends: list[tuple[float, float]], log: str) -> list[Swap]:
 def parse(words: list[str]) -> argparse.Namespace:
     cut = words.index("--") if "--" in words else len(words)
     parser = argparse.ArgumentParser(
-        prog="loadtest.benchmarks.swap_latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="loadtest.benchmarks.swap_latency",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--model", required=True)
     parser.add_argument("--sizes", required=True, metavar="ROWSxSIZE[x...],...")

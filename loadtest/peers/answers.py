@@ -63,9 +63,9 @@ class AnswerCheck:
                 shape = None if got is None else got.shape
                 if shape != value.shape:
                     return f"{model}: {name}: expected the shape {value.shape}, got {shape}"
-                error = float(np.abs(got - value).max())
-                if not error <= TOLERANCE:
-                    return f"{model}: {name}: expected at most {TOLERANCE} off eager, got {error:.3g}"
+                off = float(np.abs(got - value).max())
+                if not off <= TOLERANCE:
+                    return f"{model}: {name}: expected at most {TOLERANCE} off eager, got {off:.3g}"
         return ""
 
 

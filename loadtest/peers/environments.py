@@ -142,10 +142,12 @@ def perf_analyzer_variables(folder: Path) -> dict[str, str]:
     return os.environ | {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}
 
 
-def _run(command: list[str], **options: object) -> str:
+def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
     """stdout; raises InstallError with the end of what the command said."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=cwd, env=env
+        )
     except OSError as error:
         raise InstallError(f"{command[0]}: {error.strerror}") from None
     if done.returncode != 0:

@@ -106,7 +106,7 @@ def start_mlserver_plain(workspace: Workspace, models: tuple[str, ...]) -> Infer
 
 
 def start_mlserver_batching(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer:
-    batching = {"max_batch_size": 8, "max_batch_time": 0.01}
+    batching: dict[str, object] = {"max_batch_size": 8, "max_batch_time": 0.01}
     return _start_mlserver(workspace, models, {"parallel_workers": 0}, batching)
 
 

@@ -16,6 +16,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 from loadtest.servers.inference_server import InferenceServer
 
@@ -35,7 +36,9 @@ def command(repository: Path, cache: Path, *arguments: str, binary: Path = STOKE
     return line
 
 
-def warm_up(repository: Path, cache: Path, *arguments: str, seconds: float | None = None) -> subprocess.CompletedProcess[str]:
+def warm_up(
+    repository: Path, cache: Path, *arguments: str, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
     """Runs `stokerd --warm-only` to its end, which fills the cache; whether it could is in the exit code."""
     line = command(repository, cache, "--warm-only", *arguments)
     return subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds)
@@ -61,7 +64,7 @@ class Daemon(InferenceServer):
             line, 0, log, environment=environment, folder=REPOSITORY, grace_seconds=grace_seconds
         )
 
-    def __enter__(self) -> Daemon:
+    def __enter__(self) -> Self:
         try:
             listening = self.logged(LISTENING, LISTEN_SECONDS)
         except BaseException:

@@ -1,10 +1,10 @@
 """Measures one model: a daemon that compiles nothing beside one that serves as Stoker decides.
 
 Both run at the same time, but only one at a time has work: every alternation asks each for the same
-few answers, and who is first changes. A few such pairs of daemons are launched, one after the other. What is compared is the time that a daemon needed to run a
-batch (stoker_execute_seconds): no queue, no wire, no client. It is the daemon's own promotion that is
-judged here, so its figures are not used; for a bucket that stays on eager both do the same, and its
-ratio shows how far the machine is to be trusted.
+few answers, and who is first changes. A few such pairs of daemons are launched, one after the other.
+What is compared is the time that a daemon needed to run a batch (stoker_execute_seconds): no queue, no
+wire, no client. It is the daemon's own promotion that is judged here, so its figures are not used; for a
+bucket that stays on eager both do the same, and its ratio shows how far the machine is to be trusted.
 """
 
 from __future__ import annotations

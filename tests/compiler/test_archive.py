@@ -148,7 +148,7 @@ def test_the_payloads_are_real(kind: str, base: Path, tmp_path: Path) -> None:
     assert marker.exists()
 
 
-ODD_VALUES = [None, -1, 2**63, 2**70, 1e308, float("nan"), "", "x y", "__import__('os')", [], {}, [[]], True]
+ODD_VALUES: list[Any] = [None, -1, 2**63, 2**70, 1e308, float("nan"), "", "x y", "__import__('os')", [], {}, [[]], True]
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -117,7 +117,7 @@ def test_a_worker_that_forks_has_one_thread(worker: Worker) -> None:
 def test_a_job_goes_through_its_phases_to_a_complete_artifact(worker: Worker, request_of: Any) -> None:
     request = request_of()
     worker.send(request)
-    events = []
+    events: list[dict[str, Any]] = []
     while not events or events[-1]["event"] == "phase":
         events.append(worker.event())
     assert [event["phase"] for event in events[:-1]] == list(protocol.PHASES)
@@ -147,7 +147,7 @@ def test_a_job_goes_through_its_phases_to_a_complete_artifact(worker: Worker, re
 def test_jobs_run_at_once_and_keep_their_answers_apart(worker: Worker, request_of: Any) -> None:
     good, bad = request_of(), request_of(program="/nonexistent.pt2")
     worker.send(good, bad)
-    outcomes = {}
+    outcomes: dict[int, dict[str, Any]] = {}
     while len(outcomes) < 2:
         event = worker.event()
         if event["event"] != "phase":

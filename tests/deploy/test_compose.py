@@ -81,7 +81,8 @@ def test_the_order_and_what_has_to_be_equal(services: dict[str, dict]) -> None:
 
 def test_on_gpus(services: dict[str, dict]) -> None:
     """The second file changes who gets GPUs, the image that serves, and the device: nothing else."""
-    done = compose("--profile", "client", "--file", str(FILE), "--file", str(DEPLOY / "docker/compose.gpu.yaml"), "config")
+    on_gpus = str(FILE.with_name("compose.gpu.yaml"))
+    done = compose("--profile", "client", "--file", str(FILE), "--file", on_gpus, "config")
     assert done.returncode == 0, done.stderr
     found = yaml.safe_load(done.stdout)["services"]
     gpus = {"resources": {"reservations": {"devices": [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]}}}

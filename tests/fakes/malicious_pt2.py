@@ -45,13 +45,13 @@ def _expression(marker: Path) -> str:
     return f"open({str(marker)!r}, 'w')"
 
 
-def _edit(members: Members, name: str, change: Callable[[Any], None]) -> None:
+def _edit(members: Members, name: str, change: Callable[[Any], object]) -> None:
     content = json.loads(members[name])
     change(content)
     members[name] = json.dumps(content).encode()
 
 
-def _first_weight(members: Members, change: Callable[[dict[str, Any]], None]) -> None:
+def _first_weight(members: Members, change: Callable[[dict[str, Any]], object]) -> None:
     _edit(members, WEIGHTS_CONFIG, lambda c: change(next(iter(c["config"].values()))))
 
 
@@ -159,7 +159,7 @@ def quoted_string(members: Members, marker: Path) -> None:
 
 def tree_module(members: Members, marker: Path) -> None:
     """The tree of inputs names a module to import."""
-    leaf = {"type": None, "context": None, "children_spec": []}
+    leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
     context = {"default_factory_module": "antigravity", "default_factory_name": "fly", "dict_context": "[]"}
     tree = {"type": "collections.defaultdict", "context": json.dumps(context), "children_spec": [leaf]}
 

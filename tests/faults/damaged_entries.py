@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def damages(entry: Path, flips: int, generator: random.Random) -> Iterator[Damag
     large = sum(path.stat().st_size for path in files if path.stat().st_size > SMALL_BYTES)
     for path in files:
         size = path.stat().st_size
-        places = range(size)
+        places: Sequence[int] = range(size)
         if size > SMALL_BYTES:
             places = generator.sample(places, min(size, max(200, flips * size // large)))
         for at in places:
@@ -57,7 +57,7 @@ def damages(entry: Path, flips: int, generator: random.Random) -> Iterator[Damag
 
 
 def verify(cache: Path) -> subprocess.CompletedProcess[str]:
-    command = [STOKERCTL, "--cache", cache, "cache", "verify"]
+    command: list[str | Path] = [STOKERCTL, "--cache", cache, "cache", "verify"]
     return subprocess.run(command, capture_output=True, text=True)
 
 

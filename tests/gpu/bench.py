@@ -103,7 +103,7 @@ class Captured:
 
     def __init__(self, artifact: Artifact, inputs: list[torch.Tensor], beside: Captured | None = None) -> None:
         self._inputs = [tensor.clone() for tensor in inputs]
-        self._stream = beside._stream if beside else torch.cuda.Stream()
+        self._stream: torch.cuda.Stream = beside._stream if beside else torch.cuda.Stream()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             for _ in range(3):  # modules are loaded and workspaces made by the first runs
@@ -198,7 +198,7 @@ def main() -> int:
         say(tier="graph", **device.measure(lambda: captured.run(given), options.iterations))
         alone = device.measure(lambda: captured.run(None), options.iterations)
         say(replay_host_us=alone["host_us"], replay_p50_us=alone["p50_us"])
-        buckets = [(artifact, captured.run)]
+        buckets: list[tuple[Artifact, Answer]] = [(artifact, captured.run)]
         for entry in options.others:
             other = Artifact(entry, weights, options.device)
             buckets.append((other, Captured(other, inputs(1, other), captured).run))

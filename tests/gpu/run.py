@@ -209,7 +209,7 @@ def serving(name: str, inputs: str, *more: object) -> Callable[[Run], list[str] 
 
 def gtest(run: Run) -> list[str] | None:
     binary = run.binary("gpu_test")
-    return binary and [str(binary), "--gtest_brief=1"]
+    return [str(binary), "--gtest_brief=1"] if binary else None
 
 
 def artifacts(run: Run) -> dict[str, str]:
@@ -221,7 +221,7 @@ def artifacts(run: Run) -> dict[str, str]:
 def sticky(run: Run) -> list[str] | None:
     """It poisons the process's context: in a process of its own."""
     binary = run.binary("gpu_test")
-    return binary and [str(binary), "--gtest_brief=1", "--gtest_filter=*Sticky*"]
+    return [str(binary), "--gtest_brief=1", "--gtest_filter=*Sticky*"] if binary else None
 
 
 def sanitizer(run: Run) -> list[str] | None:

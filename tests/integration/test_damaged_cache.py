@@ -21,7 +21,9 @@ def copy_entries(repository, start, kept: Path) -> Copy:
     with start(repository("mlp")) as daemon:
         daemon.wait_ready()
         assert daemon.metric("stoker_bucket_state", state="compiled") == 2
-        short_key = PROMOTED.search(daemon.log())[1]
+        promoted = PROMOTED.search(daemon.log())
+        assert promoted, daemon.log()
+        short_key = promoted[1]
         assert daemon.stop() == 0
 
     def copy(cache: Path) -> Path:

@@ -17,7 +17,7 @@ PYTHON = f"--compiler-python={sys.executable}"
 
 def explain(cache: Path, root: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Runs the command, which compiles and measures."""
-    command = [STOKERCTL, f"--cache={cache}", "explain-graph", f"--model-repository={root}", PYTHON]
+    command: list[str | Path] = [STOKERCTL, f"--cache={cache}", "explain-graph", f"--model-repository={root}", PYTHON]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=600)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return done

@@ -55,8 +55,8 @@ def filled(
     shutil.copytree(exported("mlp"), folder / "models/mlp")
     with Daemon(folder / "models", kept / "kernels", folder / "log") as daemon:
         daemon.wait_ready()
-    command = [STOKERCTL, "--cache", kept / "kernels", "cache"]
-    models = ["--model-repository", folder / "models"]
+    command: list[str | Path] = [STOKERCTL, "--cache", kept / "kernels", "cache"]
+    models: list[str | Path] = ["--model-repository", folder / "models"]
     subprocess.run([*command, "export", *models, folder / "pack"], check=True)
     command = [STOKERCTL, "--cache", folder / "cache", "cache"]
     subprocess.run([*command, "import", "--allow-unsigned", folder / "pack"], check=True)

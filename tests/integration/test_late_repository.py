@@ -78,8 +78,9 @@ def test_nothing_appears(start, tmp_path: Path) -> None:
 @pytest.fixture
 def warming(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     def run(*arguments: str) -> subprocess.Popen[str]:
-        command = [STOKERD, "--warm-only", f"--model-repository={tmp_path}/models", f"--cache={tmp_path}/cache"]
-        return subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True)
+        folders = [f"--model-repository={tmp_path}/models", f"--cache={tmp_path}/cache"]
+        words: list[str | Path] = [STOKERD, "--warm-only", *folders, *arguments]
+        return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
 
     return run
 
@@ -89,6 +90,6 @@ def test_warming_up_waits_too(warming: Callable[..., subprocess.Popen[str]]) -> 
         assert "waited for 500ms" in process.communicate(timeout=10)[1]
         assert process.returncode == 1
     with warming(WAIT) as process:
-        assert "waiting for it" in process.stderr.readline()
+        assert process.stderr is not None and "waiting for it" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 3

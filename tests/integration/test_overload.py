@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import grpc
 import pytest
@@ -24,7 +25,7 @@ SLOW = raw_request("slow", {"x": torch.ones(1, 16)})
 IDENTITY = raw_request("identity", {"x": torch.ones(1, 16)})
 
 
-def _rpc_status() -> dict[str, type]:
+def _rpc_status() -> dict[str, Any]:
     """google.rpc.Status, of which no package here has the generated code; details stay opaque."""
     file = descriptor_pb2.FileDescriptorProto(name="status_for_tests.proto", package="for_tests", syntax="proto3")
     any_message = file.message_type.add(name="Any")
@@ -101,7 +102,7 @@ def held(daemon: Daemon) -> float:
 def test_full_queue(daemon: Daemon) -> None:
     with grpc.insecure_channel(daemon.address) as channel, flood(daemon, SLOW, 24) as outcomes:
         eventually(lambda: sum(o is not None for o in outcomes) > 20, "requests are refused")
-        took = []
+        took: list[float] = []
         while len(took) < 30:
             start = time.monotonic()
             try:
@@ -109,10 +110,10 @@ def test_full_queue(daemon: Daemon) -> None:
             except grpc.RpcError as error:
                 took.append(time.monotonic() - start)
                 assert error.code() == StatusCode.UNAVAILABLE
-    for error in outcomes:
-        if error is not None:
-            assert (error.code(), error.details()) == (StatusCode.UNAVAILABLE, "Exceeds maximum queue size")
-            assert 0.01 <= retry_seconds(error) <= 10
+    for refused in outcomes:
+        if refused is not None:
+            assert (refused.code(), refused.details()) == (StatusCode.UNAVAILABLE, "Exceeds maximum queue size")
+            assert 0.01 <= retry_seconds(refused) <= 10
     assert None in outcomes
     # The client and the flood's 24 threads share an interpreter: the server takes far less.
     assert statistics.median(took) < 0.1, took

@@ -6,6 +6,7 @@ import queue
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -50,7 +51,7 @@ class Requests:
     """REQUESTS requests at once; what became of them."""
 
     def __init__(self, client: triton.InferenceServerClient) -> None:
-        self._ended: queue.Queue[tuple[int, object, Exception | None]] = queue.Queue()
+        self._ended: queue.Queue[tuple[int, Any, Any]] = queue.Queue()
         for number in range(REQUESTS):
             x = triton.InferInput("x", [1, SIZE, SIZE], "FP32")
             x.set_data_from_numpy(np.full((1, SIZE, SIZE), number, np.float32))
@@ -58,7 +59,7 @@ class Requests:
                 "slow", [x], lambda result, error, n=number: self._ended.put((n, result, error))
             )
 
-    def wait(self) -> tuple[int, list[Exception]]:
+    def wait(self) -> tuple[int, list[Any]]:
         """How many were answered right, and the errors of the others."""
         right, errors = 0, []
         for _ in range(REQUESTS):

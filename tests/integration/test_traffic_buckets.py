@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,7 +134,9 @@ def test_buckets_are_changed_behind_traffic(
     """The version that serves is replaced by itself with other buckets; nobody notices. The first run
     on a machine compiles them meanwhile."""
     write(model, "buckets: auto\n")
-    stop, failures, answered = threading.Event(), [], []
+    stop = threading.Event()
+    failures: list[Any] = []
+    answered: list[Any] = []
 
     def load() -> None:
         with daemon.client() as client:

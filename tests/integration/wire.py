@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import grpc
 import torch
@@ -27,8 +28,8 @@ DTYPES: dict[torch.dtype, tuple[str, str | None]] = {
 }
 DTYPE_OF = {name: dtype for dtype, (name, _) in DTYPES.items()}
 
-Request = service_pb2.ModelInferRequest
-Response = service_pb2.ModelInferResponse
+Request: TypeAlias = service_pb2.ModelInferRequest
+Response: TypeAlias = service_pb2.ModelInferResponse
 
 
 def stub(channel: grpc.Channel) -> service_pb2_grpc.GRPCInferenceServiceStub:

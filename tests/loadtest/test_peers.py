@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,7 +22,7 @@ from loadtest.peers.workspace import ADAPTERS
 MODELS = ("minilm", *null_models.WIDTHS)
 
 
-def row(server: str, *rates: float, **fields: object) -> Row:
+def row(server: str, *rates: float, **fields: Any) -> Row:
     """Rounds 0, 1, …; a rate of 0 is a round that it didn't take part in."""
     samples = {i: Sample(rate, **fields) for i, rate in enumerate(rates) if rate}
     return Row("null model", 8, server, "", samples)

@@ -14,7 +14,10 @@ from loadtest.servers.process import ServerError, ServerProcess, free_ports, lis
 PROGRAM = """
 import os, signal, sys, time
 stubborn = "stubborn" in sys.argv
-signal.signal(signal.SIGTERM, signal.SIG_IGN if stubborn else lambda *_: (print("asked to end", flush=True), sys.exit(3)))
+def end(*_):
+    print("asked to end", flush=True)
+    sys.exit(3)
+signal.signal(signal.SIGTERM, signal.SIG_IGN if stubborn else end)
 if os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(600)

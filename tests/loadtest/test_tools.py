@@ -179,6 +179,7 @@ def test_the_echo_server_answers_rightly(form: str, api: str) -> None:
     command = [str(ECHO), "--form", form, "--api", api, "--input", "x:FP32:-1,600", "--output", "y:FP32:-1,16"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as echo:
         try:
+            assert echo.stdout is not None
             address = f"127.0.0.1:{int(echo.stdout.readline())}"
             done = tool(
                 "quick", "--address", address, "--model", "null", "--size", "x.0=uniform:1:4", "--concurrency", 8,
@@ -194,9 +195,9 @@ def test_the_echo_server_answers_rightly(form: str, api: str) -> None:
 def test_cold_start_measures_every_phase(tmp_path: Path) -> None:
     models.write("tokens", tmp_path / "models")
     command = [
-        sys.executable, "-m", "loadtest.benchmarks.cold_start", "--model", "tokens", "--size", "ids.1,mask.1=8", "--range",
-        "ids=0:99", "--runs", "2", "--cold", "--no-compiled", "--output", tmp_path / "cold.json", "--", STOKERD,
-        "--model-repository", tmp_path / "models", "--cache={cache}", "--listen=127.0.0.1:{port}",
+        sys.executable, "-m", "loadtest.benchmarks.cold_start", "--model", "tokens", "--size", "ids.1,mask.1=8",
+        "--range", "ids=0:99", "--runs", "2", "--cold", "--no-compiled", "--output", tmp_path / "cold.json", "--",
+        STOKERD, "--model-repository", tmp_path / "models", "--cache={cache}", "--listen=127.0.0.1:{port}",
         "--metrics-listen=127.0.0.1:{metrics_port}", "--no-compile",
     ]  # fmt: skip
     done = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=SECONDS, cwd=REPO)

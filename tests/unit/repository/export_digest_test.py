@@ -15,6 +15,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Any
 
 MODEL = """
 import sys
@@ -62,6 +63,8 @@ def export(seed: int, rows: int, columns: int, activation: str = "torch.relu") -
 
 class ExportDigestTest(unittest.TestCase):
     """One export is compared with three others."""
+
+    first: dict[str, Any]
 
     @classmethod
     def setUpClass(cls) -> None:
