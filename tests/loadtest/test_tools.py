@@ -214,4 +214,4 @@ def test_cold_start_says_why_a_server_ended(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "loadtest.benchmarks.cold_start", "--model", "x", "--", STOKERD]
     done = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=SECONDS, cwd=REPO)
     assert done.returncode == 1
-    assert "the server ended with 1" in done.stderr and "--model-repository is required" in done.stderr
+    assert "the server ended with 2" in done.stderr and "--model-repository is required" in done.stderr
