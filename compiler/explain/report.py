@@ -183,7 +183,7 @@ def _open(program: ExportedProgram, specialised: Specialised, built: Built) -> R
     """The compiled code with its weights bound as the daemon binds them."""
     import torch
 
-    runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(built.library), 1)  # type: ignore[attr-defined]
+    runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(built.library), 1)
     weights = {**program.state_dict, **program.constants}
     bound = {}
     for name, original in runner.get_constant_names_to_original_fqns().items():

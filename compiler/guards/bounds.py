@@ -155,11 +155,11 @@ def _no_rule(bounds: Bounds, node: Node) -> Range:
 
 def _getitem(bounds: Bounds, node: Node) -> Range:
     source, index = node.args
-    name = operator_name(source.target)  # type: ignore[union-attr]
+    name = operator_name(source.target)
     if name in POSITIONS and POSITIONS[name] == index:
         return _positions(source)
     if name in SAME_VALUES:
-        return bounds.of(source.args[0])  # type: ignore[union-attr]
+        return bounds.of(source.args[0])
     return UNKNOWN
 
 

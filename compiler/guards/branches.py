@@ -36,7 +36,7 @@ def branches(node: Node) -> Iterator[Graph]:
     if node.target is not torch.ops.higher_order.cond:
         raise Refused("control flow other than torch.cond is not guarded", node)
     for branch in node.args[1:3]:
-        yield attrgetter(branch.target)(node.graph.owning_module).graph  # type: ignore[union-attr, arg-type]
+        yield attrgetter(branch.target)(node.graph.owning_module).graph
 
 
 def is_branch(module: GraphModule, node: Node) -> bool:

@@ -108,7 +108,7 @@ class _Inserter:
     def _guard_index_list(self, node: Node, writes: bool) -> None:
         import torch
 
-        tensor, indices = node.args[0], list(node.args[1])  # type: ignore[arg-type]
+        tensor, indices = node.args[0], list(node.args[1])
         masks = [i for i in indices if i is not None and value(i).dtype in (torch.bool, torch.uint8)]
         if masks:
             only_fills = writes and len(indices) == 1 and value(node.args[2]).numel() == 1
@@ -131,7 +131,7 @@ class _Inserter:
         self._guard_count(node, 0, node.args[1])
 
     def _guard_max_unpool2d(self, node: Node) -> None:
-        self._guard_count(node, 1, math.prod(node.args[2]))  # type: ignore[arg-type]
+        self._guard_count(node, 1, math.prod(node.args[2]))
 
     _guard_max_unpool3d = _guard_max_unpool2d
 
@@ -209,16 +209,16 @@ class _Inserter:
     def _guard_embedding_bag(self, node: Node) -> None:
         """Bags begin at offsets: those must start at 0, never go back and stay among the indices."""
         weight, indices, offsets = node.args[:3]
-        fixed = self._bounds.is_value_free(offsets)  # type: ignore[arg-type]
+        fixed = self._bounds.is_value_free(offsets)
         node.update_arg(1, self._clamp(node, indices, (weight, 0), False, fixed))
         if fixed:
             return
         ops = _aten()
         count = self._extent(indices, 0)
-        limit = count if isinstance(count, int) else self._count(indices, 0)  # type: ignore[arg-type]
+        limit = count if isinstance(count, int) else self._count(indices, 0)
         inside = self._emit(ops.clamp.default, offsets, 0, limit)
         length = self._extent(offsets, 0)
-        bags = length if isinstance(length, int) else self._count(offsets, 0)  # type: ignore[arg-type]
+        bags = length if isinstance(length, int) else self._count(offsets, 0)
         kind = value(offsets)
         places = self._emit(ops.arange.default, bags, dtype=kind.dtype, device=kind.device)
         begun = self._emit(ops.masked_fill.Scalar, inside, self._emit(ops.eq.Scalar, places, 0), 0)
@@ -305,12 +305,12 @@ class _Inserter:
         everywhere = [value_or_node(self, tensor, d) for d in range(value(tensor).dim())]
         wide = self._emit(ops.expand.default, mask, everywhere)
         count = value(source).numel()
-        limit = count if isinstance(count, int) else self._count(source, None)  # type: ignore[arg-type]
+        limit = count if isinstance(count, int) else self._count(source, None)
         chosen = self._emit(ops.sum.default, wide)
         enough = self._emit(ops.le.Scalar, chosen, limit)
         node.update_arg(1, self._emit(ops.bitwise_and.Tensor, wide, enough))
         failed = self._emit(ops.logical_not.default, enough)
-        self._add(node, mask, failed, "the mask selects more elements than the source has", False)  # type: ignore[arg-type]
+        self._add(node, mask, failed, "the mask selects more elements than the source has", False)
 
     def _guard_binary_cross_entropy(self, node: Node) -> None:
         ops = _aten()
@@ -321,7 +321,7 @@ class _Inserter:
                 self._emit(ops.le.Scalar, operand, 1),
             )
             failed = self._emit(ops.logical_not.default, inside)
-            self._add(node, operand, failed, "expected values between 0 and 1", True)  # type: ignore[arg-type]
+            self._add(node, operand, failed, "expected values between 0 and 1", True)
 
     def _guard_assert_async(self, node: Node) -> None:
         condition = node.args[0]
@@ -329,9 +329,9 @@ class _Inserter:
         ops = _aten()
         holds = self._emit(ops.ne.Scalar, condition, 0)
         failed = self._emit(ops.logical_not.default, holds)
-        self._add(node, condition, failed, f"the model asserts: {said}", False)  # type: ignore[arg-type]
+        self._add(node, condition, failed, f"the model asserts: {said}", False)
         if node.users:  # the functional form passes a token on
-            node.replace_all_uses_with(node.args[2])  # type: ignore[arg-type]
+            node.replace_all_uses_with(node.args[2])
         self._graph.erase_node(node)
 
     _guard_functional_assert_async = _guard_assert_async

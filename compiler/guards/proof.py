@@ -82,7 +82,7 @@ def is_random(node: Node) -> bool:
 
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
-    for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
+    for position, argument in enumerate(node.target._schema.arguments):
         if argument.name == "dropout_p":
             given = node.args[position] if position < len(node.args) else node.kwargs.get("dropout_p", 0.0)
             return given != 0.0
@@ -99,7 +99,7 @@ def _prove_lookup(bounds: Bounds, node: Node, name: str) -> None:
         return
     shape = value(node.args[0]).shape
     indices = node.args[2] if name == "_unsafe_masked_index" else node.args[1]
-    for dim, index in enumerate(indices):  # type: ignore[arg-type]
+    for dim, index in enumerate(indices):
         if index is None or _is_mask(index):
             continue
         if name.startswith("_unsafe") and bounds.is_value_free(index):

@@ -65,7 +65,7 @@ class Rows:
                 return len(node.args) == 1 and self.dimension(node) == 0
             if name not in ("unsqueeze", "view", "reshape", "expand") or self.dimension(node) is None:
                 return False
-            node = node.args[0]  # type: ignore[assignment]
+            node = node.args[0]
         return False
 
     def _is_batch(self, size: int | torch.SymInt) -> bool:

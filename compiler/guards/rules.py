@@ -24,7 +24,7 @@ class IndexRule:
 
 
 def _along(node: Node) -> tuple[Any, int | None]:
-    return node.args[0], node.args[1]  # type: ignore[return-value]
+    return node.args[0], node.args[1]
 
 
 def _first(node: Node) -> tuple[Any, int | None]:

@@ -62,7 +62,7 @@ def as_traced(fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
 
     fixed = []
     for fake in fakes:
-        with fake.fake_mode:  # type: ignore[attr-defined]
+        with fake.fake_mode:
             shape = [hint(size, {}) for size in fake.shape]
             fixed.append(torch.empty(shape, dtype=fake.dtype, device=fake.device))
     return fixed

@@ -81,7 +81,7 @@ def _move_arguments(module: torch.fx.GraphModule, device: str) -> None:
 
 
 def _check_operator(node: torch.fx.Node) -> None:
-    name = node.target.name() if hasattr(node.target, "name") else str(node.target)  # type: ignore[union-attr]
+    name = node.target.name() if hasattr(node.target, "name") else str(node.target)
     if any(mark in name for mark in CPU_ONLY):
         raise Refused("it exists on CPUs only; export the program without decomposing it", node)
 
@@ -116,7 +116,7 @@ def propagate(module: torch.fx.GraphModule, fakes: list[torch.Tensor]) -> int:
             return result
 
     modes = [fake.fake_mode for fake in fakes] or [
-        value.fake_mode  # type: ignore[attr-defined]
+        value.fake_mode
         for value in [*module.parameters(), *module.buffers()]
         if hasattr(value, "fake_mode")
     ]

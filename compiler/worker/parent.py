@@ -134,7 +134,7 @@ class Worker:
             self._send_failure(job.id, "error", f"can't start a process: {error}", 0.0)
             return
         if pid == 0:
-            inherited = [self._reply_fd, self._selector.fileno(), reply_read, log_read]  # type: ignore[attr-defined]
+            inherited = [self._reply_fd, self._selector.fileno(), reply_read, log_read]
             for other in self._children.values():
                 inherited += [end for end in (other.replies, other.log) if end is not None]
             _be_child(job, self._work_of(os.getpid()), parent, reply_write, log_write, inherited)

@@ -110,8 +110,8 @@ def _settled(module: nn.Module) -> nn.Module:
     """Gives batch norms statistics other than 0 and 1, as training would have."""
     for part in module.modules():
         if isinstance(part, nn.BatchNorm2d):
-            part.running_mean.normal_(0, 0.1)  # type: ignore[union-attr, operator]
-            part.running_var.uniform_(0.5, 1.5)  # type: ignore[union-attr, operator]
+            part.running_mean.normal_(0, 0.1)
+            part.running_var.uniform_(0.5, 1.5)
     return module
 
 
@@ -226,7 +226,7 @@ class _Recommender(nn.Module):
         super().__init__()
         self.bags = nn.ModuleList(nn.EmbeddingBag(rows, width, mode="sum") for _ in range(tables))
         for bag in self.bags:
-            nn.init.uniform_(bag.weight, -0.1, 0.1)  # type: ignore[arg-type]
+            nn.init.uniform_(bag.weight, -0.1, 0.1)
         self.dense = nn.Sequential(nn.Linear(13, 128), nn.ReLU(), nn.Linear(128, width), nn.ReLU())
         pairs = (tables + 1) * tables // 2
         self.top = nn.Sequential(nn.Linear(width + pairs, 256), nn.ReLU(), nn.Linear(256, 1), nn.Sigmoid())

@@ -134,7 +134,7 @@ def program(seed: int) -> Program:
     shape = x.shape
     if family == "tokens":
         steps.append(nn.Embedding(VOCABULARY, draw.randint(4, 64)))
-        shape = (*shape, steps[0].embedding_dim)  # type: ignore[assignment]
+        shape = (*shape, steps[0].embedding_dim)
     for _ in range(draw.randint(3, 8)):
         step = _image_step(draw, shape) if family == "image" else _row_step(draw, shape)
         steps.append(step)
