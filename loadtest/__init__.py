@@ -6,6 +6,7 @@
     peers       other servers, installed and measured beside Stoker
     suite       ten models of different kinds, eager against what is served
     results     what was measured, with its date
+    circumstances, text_table   what peers and suite say of a run, and how
 
 Nothing here imports from tests/.
 """

@@ -27,10 +27,14 @@ ALLOWED: dict[str, set[str]] = {
     "compiler.explain": {"compiler.program", "compiler.guards", "compiler.specialise", "compiler.job"},
     "compiler.export": {"compiler.program"},
     "compiler.reference": {"compiler.program"},
+    "loadtest.circumstances": set(),
+    "loadtest.text_table": set(),
     "loadtest.servers": set(),
     "loadtest.benchmarks": {"compiler.program", "loadtest.servers"},
-    "loadtest.peers": {"loadtest.servers", "loadtest.benchmarks"},
-    "loadtest.suite": {"loadtest.servers", "loadtest.peers"},
+    "loadtest.peers": {
+        "loadtest.circumstances", "loadtest.text_table", "loadtest.servers", "loadtest.benchmarks",
+    },
+    "loadtest.suite": {"loadtest.circumstances", "loadtest.text_table", "loadtest.servers"},
 }
 ROOTS = ("compiler", "loadtest", "deploy", "tests")
 # Commands start without torch, which takes seconds to import, or before its environment is set up.

@@ -9,6 +9,7 @@ import sys
 from datetime import date
 from pathlib import Path
 
+from loadtest.circumstances import stoker_home
 from loadtest.peers import REPO, comparison, environments, perf_analyzer
 
 
@@ -26,7 +27,7 @@ def install(peers: list[str]) -> int:
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    home = environments.stoker_home()
+    home = stoker_home()
     parser.add_argument("--build", type=Path, default=REPO / "build/release", help="release build of Stoker")
     parser.add_argument("--cache", type=Path, default=home / "kernels", help="kernel cache; filled first")
     parser.add_argument(

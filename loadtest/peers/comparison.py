@@ -7,18 +7,15 @@ next to each other, so that a noisy hour hits all alike; every second round goes
 from __future__ import annotations
 
 import json
-import os
-import platform
 import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 
+from loadtest.circumstances import commit, machine, torch_version
 from loadtest.peers import REPO, environments, servers, table
 from loadtest.peers.answers import AnswerCheck
 from loadtest.peers.offline import LOOP, OfflineLoop
@@ -206,37 +203,3 @@ def result_json(comparison: Comparison, plan: Plan) -> dict[str, object]:
         "wrong_answers": comparison.mistakes,
         "rows": [table.row_json(row, times[id(row)]) for row in comparison.rows],
     }
-
-
-def machine() -> dict[str, object]:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    names = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
-    return {
-        "processor": names[0] if names else platform.machine(),
-        "cores": len(os.sched_getaffinity(0)),
-        "kernel": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-    }
-
-
-def torch_version() -> str:
-    """Of the environment that all servers share, without loading it."""
-    return version("torch")
-
-
-def commit() -> str:
-    """Of this checkout, with "+" when files differ from it; empty outside a checkout."""
-    try:
-        sha = subprocess.run(
-            ["git", "rev-parse", "HEAD"], cwd=REPO, capture_output=True, text=True, check=True
-        )
-        changed = subprocess.run(
-            ["git", "status", "--porcelain", "--untracked-files=no"],
-            cwd=REPO,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return sha.stdout.strip() + ("+" if changed.stdout.strip() else "")

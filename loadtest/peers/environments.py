@@ -17,6 +17,7 @@ import sysconfig
 import time
 from pathlib import Path
 
+from loadtest.circumstances import stoker_home
 from loadtest.peers import REPO
 
 PEERS = ("triton", "mlserver", "kserve", "perf_analyzer")
@@ -29,12 +30,6 @@ LAYOUT = 2
 
 class InstallError(Exception):
     """Why a peer can't be installed, for a person to read."""
-
-
-def stoker_home() -> Path:
-    """Everything kept between runs, as deploy/steps.sh has it."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("STOKER_HOME") or Path(cache) / "stoker")
 
 
 def environment(peer: str) -> Path:

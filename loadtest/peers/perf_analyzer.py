@@ -9,11 +9,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.peers import REPO, environments, servers, table
+from loadtest.peers import REPO, environments, servers
 from loadtest.peers.comparison import READY_SECONDS, fill_cache
 from loadtest.peers.workspace import Workspace
 from loadtest.servers.inference_server import InferenceServer
 from loadtest.servers.process import ServerError
+from loadtest.text_table import aligned, number
 
 HEAD = ("run", "server", "load", "answers/s", "p50 ms", "p99 ms", "Stoker ×", "")
 LEFT = (0, 1, 2, 7)
@@ -128,11 +129,11 @@ def render(runs: list[Run]) -> str:
             mine.answers_per_s / run.answers_per_s if mine and run.answers_per_s and mine is not run else None
         )
         figures = (run.answers_per_s, 0), (run.p50_ms, 3), (run.p99_ms, 3)
-        cells = tuple("–" if run.error else table.number(value, digits) for value, digits in figures)
+        cells = tuple("–" if run.error else number(value, digits) for value, digits in figures)
         lines.append(
             (run.name, run.server, run.load, *cells, "" if times is None else f"{times:.2f}", run.error)
         )
-    return "\n".join(table.aligned(lines, LEFT))
+    return "\n".join(aligned(lines, LEFT))
 
 
 def measure(build: Path, cache: Path, minilm: Path, seconds: float) -> int:

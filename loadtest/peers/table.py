@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from loadtest.text_table import aligned, number
+
 HEAD = (
     "scenario",
     "in flight",
@@ -100,17 +102,6 @@ def ratios(rows: Iterable[Row], stoker: str) -> dict[int, float | None]:
     }
 
 
-def number(value: float | None, digits: int = 0) -> str:
-    """Rounded to `digits` decimals, more for small values: 12,345; 34.6; 0.082; – for None."""
-    if value is None:
-        return "–"
-    if digits == 0 and 0 < abs(value) < 100:
-        digits = 1
-    if digits and 0 < abs(value) < 10**-digits:
-        digits += 1
-    return f"{value:,.{digits}f}"
-
-
 def cells(row: Row, times: float | None, stoker: str) -> tuple[str, ...]:
     low, high = row.spread
     return (
@@ -126,18 +117,6 @@ def cells(row: Row, times: float | None, stoker: str) -> tuple[str, ...]:
         "" if row.server == stoker else number(times, 2),
         row.notes(),
     )
-
-
-def aligned(lines: Sequence[Sequence[str]], left: Sequence[int]) -> list[str]:
-    """Columns of equal width, text to the left and numbers to the right."""
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    return [
-        "  ".join(
-            text.ljust(width) if i in left else text.rjust(width)
-            for i, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
 
 
 def render(rows: Sequence[Row], stoker: str) -> str:

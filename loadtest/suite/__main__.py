@@ -19,13 +19,12 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from loadtest.peers import environments
-from loadtest.peers.comparison import commit, machine, torch_version
-from loadtest.peers.table import aligned, number
+from loadtest.circumstances import commit, machine, stoker_home, torch_version
 from loadtest.servers.process import ServerError
 from loadtest.suite import REPO
 from loadtest.suite.measure import ALTERNATIONS, LAUNCHES, Bucket, measure
 from loadtest.suite.models import MODELS, SuiteModel, write
+from loadtest.text_table import aligned, number
 
 HEAD = ("model", "bucket", "tier", "eager ms", "served ms", "ratio", "95 %", "why it stays eager")
 LEFT = (0, 1, 2, 6, 7)  # columns of text
@@ -148,7 +147,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--folder",
         type=Path,
-        default=environments.stoker_home() / "suite",
+        default=stoker_home() / "suite",
         help="models, logs and the kernel cache; kept",
     )
     parser.add_argument("--demo", type=Path, default=REPO / "models", help="repository with the demo model")

@@ -18,6 +18,7 @@ from loadtest.peers.offline import demo_artifacts
 from loadtest.peers.scenarios import FILES, SCENARIOS
 from loadtest.peers.table import Row, Sample
 from loadtest.peers.workspace import ADAPTERS
+from loadtest.text_table import number
 
 MODELS = ("minilm", *null_models.WIDTHS)
 
@@ -62,7 +63,7 @@ def test_ratios_compare_the_same_step_only() -> None:
     ],
 )
 def test_numbers_keep_what_matters(value: float | None, digits: int, text: str) -> None:
-    assert table.number(value, digits) == text
+    assert number(value, digits) == text
 
 
 def test_the_table_is_aligned_and_says_what_went_wrong() -> None:
