@@ -5,25 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
-import socket
-import subprocess
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from loadtest.servers.process import ServerProcess, free_ports
 from tests.deploy import tools
-from tests.integration.daemon import eventually
 
 
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-class Prometheus:
+class Prometheus(ServerProcess):
     """Scrapes `targets` every second. Use as a context manager."""
 
     def __init__(self, folder: Path, targets: list[str], rules: Path) -> None:
@@ -35,33 +28,25 @@ class Prometheus:
         }
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "prometheus.yml").write_text(json.dumps(config))
-        self.address = f"127.0.0.1:{free_port()}"
-        self.log = folder / "log"
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    program,
-                    f"--config.file={folder / 'prometheus.yml'}",
-                    f"--storage.tsdb.path={folder / 'data'}",
-                    f"--web.listen-address={self.address}",
-                ],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
+        (port,) = free_ports(1)
+        self.address = f"127.0.0.1:{port}"
+        command = [
+            program,
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={self.address}",
+        ]
+        super().__init__(command, folder / "log", grace_seconds=0)
 
-    def __enter__(self) -> Prometheus:
+    def __enter__(self) -> Self:
         try:
-            eventually(self.ready, f"Prometheus is ready: {self.log}", 60)
+            self.until(self.ready, 60, "Prometheus is ready")
         except BaseException:
-            self.__exit__()
+            self.close()
             raise
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-
     def ready(self) -> bool:
-        assert self.process.poll() is None, self.log.read_text()
         try:
             with urllib.request.urlopen(f"http://{self.address}/-/ready", timeout=5):
                 return True
