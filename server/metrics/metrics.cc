@@ -7,10 +7,14 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
+#include <utility>
 
 #include "absl/base/macros.h"
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_split.h"
+#include "absl/synchronization/mutex.h"
 
 namespace stoker {
 
@@ -70,21 +74,27 @@ const BucketBoundaries& EdgesOf(Edges edges) {
                      [&](const auto& name) { return labels.contains(name); });
 }
 
-template <typename Builder>
-auto& Family(Builder builder, const MetricDef& def,
-             prometheus::Registry& registry) {
-  return builder.Name(std::string(def.name))
-      .Help(std::string(def.help))
-      .Register(registry);
-}
-
-bool Holds(const prometheus::ClientMetric& metric, const Labels& wanted) {
-  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& pair) {
-    return std::any_of(
-        metric.label.begin(), metric.label.end(), [&](const auto& label) {
-          return label.name == pair.first && label.value == pair.second;
-        });
-  });
+MetricSnapshot::Series SeriesOf(const prometheus::ClientMetric& metric,
+                                prometheus::MetricType type) {
+  MetricSnapshot::Series series;
+  for (const prometheus::ClientMetric::Label& label : metric.label) {
+    series.labels[label.name] = label.value;
+  }
+  switch (type) {
+    case prometheus::MetricType::Counter:
+      series.value = metric.counter.value;
+      break;
+    case prometheus::MetricType::Gauge:
+      series.value = metric.gauge.value;
+      break;
+    default:
+      series.value = static_cast<double>(metric.histogram.sample_count);
+      for (const auto& bucket : metric.histogram.bucket) {
+        series.buckets[bucket.upper_bound] =
+            static_cast<double>(bucket.cumulative_count);
+      }
+  }
+  return series;
 }
 
 }  // namespace
@@ -95,31 +105,103 @@ void Gauge::Add(double amount) { impl_->Increment(amount); }
 void Histogram::Observe(double value) { impl_->Observe(value); }
 
 struct MetricRegistry::Impl {
+  // `scope`: that it is asked of; null: of the registry.
+  template <typename T, typename... Args>
+  T& Add(prometheus::Family<T>& family, const Labels& labels,
+         MetricScope* scope, const Args&... args) ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);  // no series ends while it is given out
+    const bool was_there = family.Has(labels);
+    T& metric = family.Add(labels, args...);
+    const bool is_scoped = scoped.contains(&metric);
+    if (scope == nullptr || !Carries(labels, scope->labels_)) {
+      scoped.erase(&metric);  // the registry's from now on
+    } else if ((is_scoped || !was_there) &&
+               scope->series_.insert(&metric).second) {
+      Scoped& series = scoped[&metric];
+      ++series.scopes;
+      series.remove = [&family, &metric] { family.Remove(&metric); };
+    }
+    return metric;
+  }
+
+  template <typename T>
+  prometheus::Family<T>& FamilyOf(const MetricDef& def) {
+    return prometheus::detail::Builder<T>()
+        .Name(std::string(def.name))
+        .Help(std::string(def.help))
+        .Register(*registry);
+  }
+
+  stoker::Counter Counter(const MetricDef& def, const Labels& labels,
+                          MetricScope* scope) {
+    ABSL_ASSERT(def.kind == MetricKind::kCounter && LabelsFit(def, labels));
+    return stoker::Counter(
+        Add(FamilyOf<prometheus::Counter>(def), labels, scope));
+  }
+  stoker::Gauge Gauge(const MetricDef& def, const Labels& labels,
+                      MetricScope* scope) {
+    ABSL_ASSERT(def.kind == MetricKind::kGauge && LabelsFit(def, labels));
+    return stoker::Gauge(Add(FamilyOf<prometheus::Gauge>(def), labels, scope));
+  }
+  stoker::Histogram Histogram(const MetricDef& def, const Labels& labels,
+                              MetricScope* scope) {
+    ABSL_ASSERT(def.kind == MetricKind::kHistogram && LabelsFit(def, labels));
+    return stoker::Histogram(Add(FamilyOf<prometheus::Histogram>(def), labels,
+                                 scope, EdgesOf(def.edges)));
+  }
+
+  void End(const std::set<const void*>& ended) ABSL_LOCKS_EXCLUDED(mu) {
+    absl::MutexLock lock(&mu);
+    for (const void* metric : ended) {
+      const auto known = scoped.find(metric);
+      if (known == scoped.end() || --known->second.scopes > 0) continue;
+      known->second.remove();
+      scoped.erase(known);
+    }
+  }
+
   const std::shared_ptr<prometheus::Registry> registry =
       std::make_shared<prometheus::Registry>();
+  absl::Mutex mu;
+  // Series that end with the last of the scopes that gave them out.
+  struct Scoped {
+    int scopes = 0;
+    std::function<void()> remove;
+  };
+  std::map<const void*, Scoped> scoped ABSL_GUARDED_BY(mu);
 };
 
 MetricRegistry::MetricRegistry() : impl_(std::make_unique<Impl>()) {}
 MetricRegistry::~MetricRegistry() = default;
 
 Counter MetricRegistry::Counter(const MetricDef& def, const Labels& labels) {
-  ABSL_ASSERT(def.kind == MetricKind::kCounter && LabelsFit(def, labels));
-  return stoker::Counter(
-      Family(prometheus::BuildCounter(), def, *impl_->registry).Add(labels));
+  return impl_->Counter(def, labels, nullptr);
 }
 
 Gauge MetricRegistry::Gauge(const MetricDef& def, const Labels& labels) {
-  ABSL_ASSERT(def.kind == MetricKind::kGauge && LabelsFit(def, labels));
-  return stoker::Gauge(
-      Family(prometheus::BuildGauge(), def, *impl_->registry).Add(labels));
+  return impl_->Gauge(def, labels, nullptr);
 }
 
 Histogram MetricRegistry::Histogram(const MetricDef& def,
                                     const Labels& labels) {
-  ABSL_ASSERT(def.kind == MetricKind::kHistogram && LabelsFit(def, labels));
-  return stoker::Histogram(
-      Family(prometheus::BuildHistogram(), def, *impl_->registry)
-          .Add(labels, EdgesOf(def.edges)));
+  return impl_->Histogram(def, labels, nullptr);
+}
+
+MetricScope::MetricScope(MetricRegistry& registry, Labels labels)
+    : labels_(std::move(labels)), registry_(registry) {}
+
+MetricScope::~MetricScope() { registry_.impl_->End(series_); }
+
+Counter MetricScope::Counter(const MetricDef& def, const Labels& labels) {
+  return registry_.impl_->Counter(def, labels, this);
+}
+
+Gauge MetricScope::Gauge(const MetricDef& def, const Labels& labels) {
+  return registry_.impl_->Gauge(def, labels, this);
+}
+
+Histogram MetricScope::Histogram(const MetricDef& def, const Labels& labels) {
+  return registry_.impl_->Histogram(def, labels, this);
 }
 
 std::string MetricRegistry::Text() const {
@@ -128,26 +210,19 @@ std::string MetricRegistry::Text() const {
   return std::move(page).str();
 }
 
-double MetricValue(const MetricRegistry& registry, std::string_view name,
-                   const Labels& labels) {
-  double sum = 0;
-  for (const auto& family : registry.impl_->registry->Collect()) {
-    if (family.name != name) continue;
-    for (const auto& metric : family.metric) {
-      if (!Holds(metric, labels)) continue;
-      switch (family.type) {
-        case prometheus::MetricType::Counter:
-          sum += metric.counter.value;
-          break;
-        case prometheus::MetricType::Gauge:
-          sum += metric.gauge.value;
-          break;
-        default:
-          sum += static_cast<double>(metric.histogram.sample_count);
-      }
+MetricSnapshot MetricRegistry::Read() const {
+  MetricSnapshot::SeriesByName series;
+  for (const prometheus::MetricFamily& family : impl_->registry->Collect()) {
+    for (const prometheus::ClientMetric& metric : family.metric) {
+      series.emplace(family.name, SeriesOf(metric, family.type));
     }
   }
-  return sum;
+  return MetricSnapshot(std::move(series));
+}
+
+double MetricValue(const MetricRegistry& registry, std::string_view name,
+                   const Labels& labels) {
+  return registry.Read().Sum(name, labels);
 }
 
 }  // namespace stoker

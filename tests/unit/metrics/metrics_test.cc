@@ -5,7 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -19,6 +22,8 @@ namespace stoker {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 Labels SomeLabels(const MetricDef& def) {
@@ -158,6 +163,115 @@ TEST(MetricsTest, TextHoldsEveryMetricOnceAndEscapesLabels) {
         << line;
   }
   EXPECT_EQ(text.back(), '\n');
+}
+
+const Labels kVersion = {{"model", "m"}, {"version", "1"}};
+
+Labels Of(const char* name, const char* value) {
+  Labels labels = kVersion;
+  labels[name] = value;
+  return labels;
+}
+
+TEST(MetricScopeTest, SeriesEndWithTheirScope) {
+  MetricRegistry registry;
+  {
+    MetricScope scope(registry, kVersion);
+    scope.Counter(metric::kRequests, Of("outcome", "ok")).Add(3);
+    scope.Gauge(metric::kQueueLength, kVersion).Set(2);
+    scope.Histogram(metric::kQueueSeconds, kVersion).Observe(0.1);
+    EXPECT_THAT(registry.Text(), HasSubstr("version=\"1\""));
+  }
+  EXPECT_THAT(registry.Text(), Not(HasSubstr("version=\"1\"")));
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total"), 0);
+  // What comes after them begins anew.
+  MetricScope next(registry, kVersion);
+  next.Counter(metric::kRequests, Of("outcome", "ok")).Add();
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total"), 1);
+}
+
+TEST(MetricScopeTest, WhatASuccessorOfTheSameLabelsUsesStays) {
+  MetricRegistry registry;
+  auto first = std::make_unique<MetricScope>(registry, kVersion);
+  first->Counter(metric::kRequests, Of("outcome", "ok")).Add(3);
+  first->Gauge(metric::kSpeedup, Of("bucket", "batch=1")).Set(2);
+  MetricScope second(registry, kVersion);
+  Counter answered = second.Counter(metric::kRequests, Of("outcome", "ok"));
+  second.Gauge(metric::kSpeedup, Of("bucket", "batch=8")).Set(3);
+  first.reset();
+  answered.Add();
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total"), 4);
+  EXPECT_EQ(MetricValue(registry, "stoker_speedup_ratio"), 3);
+  EXPECT_THAT(registry.Text(), Not(HasSubstr("batch=1\"")));
+}
+
+TEST(MetricScopeTest, WhatDoesNotCarryTheLabelsIsTheRegistrys) {
+  MetricRegistry registry;
+  {
+    MetricScope scope(registry, kVersion);
+    scope.Counter(metric::kCompilesAfterReady).Add();
+    scope
+        .Counter(metric::kRequests,
+                 {{"model", "m"}, {"version", "2"}, {"outcome", "ok"}})
+        .Add();
+  }
+  EXPECT_EQ(MetricValue(registry, "stoker_compiles_after_ready_total"), 1);
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total"), 1);
+}
+
+TEST(MetricScopeTest, WhatTheRegistryGaveOutStays) {
+  MetricRegistry registry;
+  Gauge before = registry.Gauge(metric::kQueueLength, kVersion);
+  std::optional<Gauge> after;
+  {
+    MetricScope scope(registry, kVersion);
+    scope.Gauge(metric::kQueueLength, kVersion).Set(1);
+    scope.Gauge(metric::kWeightsBytes, kVersion).Set(1);
+    after = registry.Gauge(metric::kWeightsBytes, kVersion);
+  }
+  before.Add(1);
+  after->Add(1);
+  EXPECT_EQ(MetricValue(registry, "stoker_queue_length"), 2);
+  EXPECT_EQ(MetricValue(registry, "stoker_weights_bytes"), 2);
+}
+
+TEST(MetricScopeTest, ScopesComeAndGoWhileOthersCountAndRead) {
+  MetricRegistry registry;
+  std::vector<std::thread> threads;
+  threads.reserve(4);
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&registry] {
+      for (int k = 0; k < 200; ++k) {
+        MetricScope scope(registry, kVersion);
+        scope.Gauge(metric::kQueueLength, kVersion).Add(1);
+        scope.Counter(metric::kRequests, Of("outcome", "ok")).Add();
+        if (k % 50 == 0) registry.Text();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(MetricValue(registry, "stoker_requests_total"), 0);
+}
+
+TEST(MetricSnapshotTest, HoldsValuesByNameAndLabels) {
+  MetricRegistry registry;
+  registry.Counter(metric::kCacheRejections, {{"reason", "open"}}).Add(2);
+  registry.Counter(metric::kCacheRejections, {{"reason", "checksum"}}).Add();
+  Histogram rows = registry.Histogram(metric::kBatchRows, kVersion);
+  rows.Observe(3);
+  rows.Observe(100000);
+  const MetricSnapshot values = registry.Read();
+  registry.Counter(metric::kCacheRejections, {{"reason", "open"}}).Add();
+  EXPECT_EQ(values.Sum(metric::kCacheRejections.name), 3);
+  EXPECT_EQ(values.Sum(metric::kCacheRejections.name, {{"reason", "open"}}), 2);
+  EXPECT_THAT(values.Find(metric::kCacheRejections.name), SizeIs(2));
+  EXPECT_EQ(values.Sum(metric::kBatchRows.name), 2);
+  const auto buckets = values.Buckets(metric::kBatchRows.name, kVersion);
+  EXPECT_EQ(buckets.at(2), 0);
+  EXPECT_EQ(buckets.at(4), 1);
+  EXPECT_TRUE(std::isinf(buckets.rbegin()->first));
+  EXPECT_EQ(buckets.rbegin()->second, 2);
+  EXPECT_THAT(values.Buckets("no_such_metric"), SizeIs(0));
 }
 
 #ifdef STOKER_PROMTOOL
