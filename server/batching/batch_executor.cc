@@ -25,7 +25,7 @@ int64_t Elements(absl::Span<const Tensor> tensors) {
 
 BatchExecutor::BatchExecutor(int thread, const BatchRules& rules,
                              BatchRunner& runner, BucketCosts& costs,
-                             Clock& clock, MetricRegistry& metrics,
+                             Clock& clock, MetricSource& metrics,
                              const Labels& labels,
                              const std::atomic<bool>& abandon)
     : thread_(thread),

@@ -33,7 +33,7 @@ class BatchExecutor {
   // Everything passed by reference outlives this object. `abandon`: no second
   // attempts begin any more; their tasks end with UNAVAILABLE.
   BatchExecutor(int thread, const BatchRules& rules, BatchRunner& runner,
-                BucketCosts& costs, Clock& clock, MetricRegistry& metrics,
+                BucketCosts& costs, Clock& clock, MetricSource& metrics,
                 const Labels& labels, const std::atomic<bool>& abandon);
 
   // Runs the batch and keeps its answers, one for every task of it.

@@ -4,7 +4,7 @@
 
 namespace stoker {
 
-BatchMetrics::BatchMetrics(MetricRegistry& registry, Labels labels)
+BatchMetrics::BatchMetrics(MetricSource& registry, Labels labels)
     : registry_(registry),
       labels_(std::move(labels)),
       queue_seconds_(registry.Histogram(metric::kQueueSeconds, labels_)),

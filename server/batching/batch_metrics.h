@@ -18,7 +18,7 @@ namespace stoker {
 class BatchMetrics {
  public:
   // The registry outlives this object.
-  BatchMetrics(MetricRegistry& registry, Labels labels);
+  BatchMetrics(MetricSource& registry, Labels labels);
 
   // Once per task, when its batch leaves the queue.
   void RecordQueued(absl::Duration waited);
@@ -34,7 +34,7 @@ class BatchMetrics {
  private:
   Histogram& ExecuteSeconds(std::string_view tier);
 
-  MetricRegistry& registry_;
+  MetricSource& registry_;
   const Labels labels_;
   Histogram queue_seconds_;
   Histogram batch_rows_;

@@ -43,7 +43,7 @@ void EndTasks(std::vector<EndedTask> ended) {
 struct Batcher::Impl {
   Impl(BatcherOptions options_in, BatchLayout layout_in, BatchRunner& runner_in,
        const std::vector<DeviceTurns*>& turns, Clock& clock_in,
-       MetricRegistry& metrics_in)
+       MetricSource& metrics_in)
       : options(std::move(options_in)),
         layout(std::move(layout_in)),
         runner(runner_in),
@@ -122,7 +122,7 @@ struct Batcher::Impl {
   // With synchronisation of their own.
   BatchRunner& runner;
   Clock& clock;
-  MetricRegistry& metrics;
+  MetricSource& metrics;
   const BatchRules rules;
   BucketCosts costs;
   std::deque<DeviceTurns::Client> clients;  // one for each device
@@ -413,7 +413,7 @@ void Batcher::Impl::TimerLoop() {
 
 Batcher::Batcher(BatcherOptions options, BatchLayout layout,
                  BatchRunner& runner, const std::vector<DeviceTurns*>& turns,
-                 Clock& clock, MetricRegistry& metrics)
+                 Clock& clock, MetricSource& metrics)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(layout),
                                    runner, turns, clock, metrics)) {
   impl_->StartThreads();

@@ -130,7 +130,7 @@ class Batcher {
   // first of them the first threads.
   Batcher(BatcherOptions options, BatchLayout layout, BatchRunner& runner,
           const std::vector<DeviceTurns*>& turns, Clock& clock,
-          MetricRegistry& metrics);
+          MetricSource& metrics);
   // Stop(now).
   ~Batcher();
 

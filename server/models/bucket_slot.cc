@@ -29,7 +29,7 @@ std::string_view BucketStateName(BucketState state) {
   return "?";
 }
 
-BucketSlot::BucketSlot(std::string name, MetricRegistry& metrics, Labels labels)
+BucketSlot::BucketSlot(std::string name, MetricSource& metrics, Labels labels)
     : name_(std::move(name)),
       metrics_(metrics),
       labels_(std::move(labels)),

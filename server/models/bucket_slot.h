@@ -53,7 +53,7 @@ class BucketSlot {
   };
 
   // `labels`: model, version, bucket.
-  BucketSlot(std::string name, MetricRegistry& metrics, Labels labels);
+  BucketSlot(std::string name, MetricSource& metrics, Labels labels);
 
   const std::string& name() const { return name_; }
 
@@ -100,7 +100,7 @@ class BucketSlot {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::string name_;
-  MetricRegistry& metrics_;
+  MetricSource& metrics_;
   const Labels labels_;
   Counter saved_;
 

@@ -50,6 +50,8 @@ struct Managed {
   VersionState state = VersionState::kNew;
   std::string reason;
   std::shared_ptr<ModelVersion> running;
+  // Its series, which end with it and with who holds `running`.
+  std::shared_ptr<MetricScope> series;
   Thread loader;  // loads and warms up; posts what became of them
 };
 
@@ -106,9 +108,11 @@ void ModelHandle::SweepCancelled() const { version_->SweepCancelled(); }
 
 struct ModelManager::Impl {
   Impl(ModelManagerOptions opts, ModelRepository& repo,
-       ExecutableLoader& loader, VersionDeps version_deps)
+       ExecutableLoader& loader, MetricRegistry& registry,
+       VersionDeps version_deps)
       : options(std::move(opts)),
         repository(repo),
+        metrics(registry),
         devices(options.cores, loader, options.gpus, *version_deps.clock),
         traffic(version_deps.cache),
         deps(std::move(version_deps)) {
@@ -125,6 +129,8 @@ struct ModelManager::Impl {
   std::shared_ptr<const ModelSpec> WithChosenBuckets(
       std::shared_ptr<const ModelSpec> spec, const Toolchain& toolchain,
       ModelTraffic& recorded) const;
+  std::shared_ptr<Managed> NewManaged(const std::string& model,
+                                      int64_t version) const;
   void Rebucket();
   void Load(const std::shared_ptr<Managed>& managed);
   void Unload(Managed& managed, absl::Time deadline);
@@ -152,6 +158,7 @@ struct ModelManager::Impl {
 
   const ModelManagerOptions options;
   ModelRepository& repository;
+  MetricRegistry& metrics;
   DevicePlaces devices;   // the lifecycle thread's own
   TrafficKeeper traffic;  // the lifecycle thread's own
   VersionDeps deps;
@@ -247,13 +254,22 @@ void ModelManager::Impl::Follow(const RepositorySnapshot& snapshot) {
       (*known)->wanted = true;
       continue;
     }
-    auto managed = std::make_shared<Managed>();
-    managed->model = desired.model;
-    managed->version = desired.version;
+    const std::shared_ptr<Managed> managed =
+        NewManaged(desired.model, desired.version);
     managed->spec = spec;
     if (spec == nullptr) Transition(*managed, VersionState::kFailed, error);
-    versions.push_back(std::move(managed));
+    versions.push_back(managed);
   }
+}
+
+std::shared_ptr<Managed> ModelManager::Impl::NewManaged(
+    const std::string& model, int64_t version) const {
+  auto managed = std::make_shared<Managed>();
+  managed->model = model;
+  managed->version = version;
+  managed->series = std::make_shared<MetricScope>(
+      metrics, Labels{{"model", model}, {"version", absl::StrCat(version)}});
+  return managed;
 }
 
 std::vector<VersionSnapshot> ModelManager::Impl::Snapshots() const {
@@ -280,25 +296,15 @@ void ModelManager::Impl::Reconcile() {
         return managed->wanted || (managed->state != VersionState::kUnloaded &&
                                    managed->state != VersionState::kFailed);
       });
-  for (auto it = gone; it != versions.end(); ++it) {
-    // Its successor of the same number may be in the same state.
-    const bool kept =
-        std::any_of(versions.begin(), gone, [&it](const auto& managed) {
-          return managed->model == (*it)->model &&
-                 managed->version == (*it)->version &&
-                 managed->state == (*it)->state;
-        });
-    if (!kept) StateGauge(**it, (*it)->state).Set(0);
-  }
   versions.erase(gone, versions.end());
 }
 
 Gauge ModelManager::Impl::StateGauge(const Managed& managed,
                                      VersionState state) const {
-  return deps.metrics->Gauge(metric::kModelState,
-                             {{"model", managed.model},
-                              {"version", absl::StrCat(managed.version)},
-                              {"state", std::string(VersionStateName(state))}});
+  return managed.series->Gauge(
+      metric::kModelState, {{"model", managed.model},
+                            {"version", absl::StrCat(managed.version)},
+                            {"state", std::string(VersionStateName(state))}});
 }
 
 AutoBuckets ModelManager::Impl::ChooseBucketsOf(
@@ -347,12 +353,11 @@ void ModelManager::Impl::Rebucket() {
     if (replacement == nullptr) continue;
     managed->wanted = false;
     managed->replaced = true;
-    auto successor = std::make_shared<Managed>();
-    successor->model = managed->model;
-    successor->version = managed->version;
+    const std::shared_ptr<Managed> successor =
+        NewManaged(managed->model, managed->version);
     successor->spec = managed->spec;
     successor->replacement = std::move(replacement);
-    successors.push_back(std::move(successor));
+    successors.push_back(successor);
   }
   versions.insert(versions.end(), successors.begin(), successors.end());
 }
@@ -368,6 +373,7 @@ void ModelManager::Impl::Load(const std::shared_ptr<Managed>& managed) {
   VersionDeps its = deps;
   its.placement = *std::move(placement);
   its.toolchain.gpu = its.placement.gpu;
+  its.metrics = managed->series;
   its.traffic = traffic.Of(*managed->spec);
   its.samples = traffic.SamplesOf(*managed->spec);
   managed->running = std::make_shared<ModelVersion>(
@@ -500,7 +506,7 @@ void ModelManager::Impl::Publish() {
     index.swap(lines);  // the old ones are freed without the lock
   }
   if (became_ready) {
-    deps.metrics->Gauge(metric::kReadyTimestamp)
+    metrics.Gauge(metric::kReadyTimestamp)
         .Set(absl::ToDoubleSeconds(deps.clock->Now() - absl::UnixEpoch()));
   }
   if (listener) listener();
@@ -513,7 +519,7 @@ void ModelManager::Impl::StopAll() {
     deadline = drain_deadline;
     ready = false;
   }
-  deps.metrics->Gauge(metric::kReadyTimestamp).Set(0);
+  metrics.Gauge(metric::kReadyTimestamp).Set(0);
   for (auto& managed : versions) {
     if (managed->state != VersionState::kFailed &&
         managed->state != VersionState::kUnloaded) {
@@ -532,7 +538,6 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.cache = cache;
   deps.compiler = compiler;
   deps.clock = &clock;
-  deps.metrics = &metrics;
   deps.cores = options.cores;
   deps.toolchain = options.toolchain;
   deps.verify_promotions = options.verify_promotions;
@@ -543,7 +548,7 @@ ModelManager::ModelManager(ModelManagerOptions options,
   deps.refusals = options.refusals;
   deps.machine = options.machine;
   impl_ = std::make_unique<Impl>(std::move(options), repository, loader,
-                                 std::move(deps));
+                                 metrics, std::move(deps));
 }
 
 ModelManager::~ModelManager() { Drain(absl::InfinitePast()); }

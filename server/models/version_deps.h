@@ -26,7 +26,8 @@ struct VersionDeps {
   Compiler* compiler = nullptr;  // null with a null cache
   Placement placement;           // of this version
   Clock* clock = nullptr;
-  MetricRegistry* metrics = nullptr;
+  // The version's own series end with it.
+  std::shared_ptr<MetricScope> metrics;
   int cores = 1;
   Toolchain toolchain;  // its `gpu` is the placement's
   bool verify_promotions = true;

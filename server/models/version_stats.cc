@@ -26,7 +26,7 @@ std::string OutcomeName(absl::StatusCode code) {
 
 }  // namespace
 
-VersionStats::VersionStats(MetricRegistry& metrics, const Labels& labels,
+VersionStats::VersionStats(MetricSource& metrics, const Labels& labels,
                            const std::vector<std::string>& buckets,
                            std::vector<std::string_view> tiers)
     : metrics_(metrics),

@@ -39,7 +39,7 @@ class VersionStats {
  public:
   // `buckets`: names, by index in the model's buckets. `tiers`: all that there
   // may be.
-  VersionStats(MetricRegistry& metrics, const Labels& labels,
+  VersionStats(MetricSource& metrics, const Labels& labels,
                const std::vector<std::string>& buckets,
                std::vector<std::string_view> tiers = {"eager", "aot"});
 
@@ -54,7 +54,7 @@ class VersionStats {
   StatsSnapshot Snapshot() const;
 
  private:
-  MetricRegistry& metrics_;
+  MetricSource& metrics_;
   const Labels labels_;
   Counter ok_;
   const std::vector<std::string_view> tiers_;

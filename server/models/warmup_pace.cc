@@ -8,7 +8,7 @@
 namespace stoker {
 
 WarmupPace::WarmupPace(int total, const Labels& labels, Clock& clock,
-                       MetricRegistry& metrics)
+                       MetricSource& metrics)
     : total_(total),
       clock_(clock),
       settled_gauge_(metrics.Gauge(metric::kWarmupBuckets,

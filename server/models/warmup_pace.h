@@ -18,7 +18,7 @@ class WarmupPace {
   // Of `total` buckets; the clock outlives this object. `labels`: model,
   // version.
   WarmupPace(int total, const Labels& labels, Clock& clock,
-             MetricRegistry& metrics);
+             MetricSource& metrics);
 
   // From now on what is settled counts for the pace: what was opened from the
   // cache before did so in no time.

@@ -14,6 +14,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
+#include "models/version_labels.h"
 #include "planning/parity_cases.h"
 #include "tests/fakes/fake_artifact_loader.h"
 #include "tests/fakes/fake_clock.h"
@@ -83,7 +84,8 @@ class DynamicFormsTest : public ::testing::Test {
     deps.cache = cache_.get();
     deps.placement = {.places = {{"cpu", &loader_, &turns_}}};
     deps.clock = &clock_;
-    deps.metrics = &metrics_;
+    deps.metrics =
+        std::make_shared<MetricScope>(metrics_, VersionLabels(*spec_));
     deps.machine = "here";
     version_ = std::make_unique<ModelVersion>(spec_, deps);
     ASSERT_TRUE(version_->Load().ok());

@@ -13,6 +13,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
+#include "models/version_labels.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_gpu_loader.h"
 #include "tests/fakes/temp_folder.h"
@@ -70,7 +71,8 @@ class GraphCaptureTest : public ::testing::Test {
     deps.cache = cache_.get();
     deps.placement = {.places = {{"cuda:0", &gpu_, &turns_}}, .gpu = kTarget};
     deps.clock = &clock_;
-    deps.metrics = &metrics_;
+    deps.metrics =
+        std::make_shared<MetricScope>(metrics_, VersionLabels(*spec_));
     deps.toolchain = toolchain_;
     deps.verify_promotions = false;
     deps.machine = "here";
