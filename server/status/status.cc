@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "metrics/catalog.h"
+#include "metrics/metrics_page.h"
 #include "models/version_labels.h"
 
 namespace stoker {
@@ -14,21 +15,17 @@ namespace {
 constexpr absl::Duration kWindow = absl::Minutes(1);
 constexpr absl::Duration kShortestWindow = absl::Seconds(1);
 
-double Sum(const MetricsPage& page, const MetricDef& metric,
-           const Labels& labels = {}) {
-  return page.Sum(std::string(metric.name), labels);
-}
-
-int64_t Count(const MetricsPage& page, const MetricDef& metric,
+int64_t Count(const MetricSnapshot& metrics, const MetricDef& metric,
               const Labels& labels = {}) {
-  return std::llround(Sum(page, metric, labels));
+  return std::llround(metrics.Sum(metric.name, labels));
 }
 
 Labels LabelsOf(const VersionStatus& version) {
   return {{"model", version.model}, {"version", absl::StrCat(version.version)}};
 }
 
-ModelStatus ModelFrom(const VersionReport& report, const MetricsPage& page) {
+ModelStatus ModelFrom(const VersionReport& report,
+                      const MetricSnapshot& metrics) {
   const Labels labels = LabelsOf(report.status);
   ModelStatus model;
   model.model = absl::StrCat(report.status.model, ":", report.status.version);
@@ -38,56 +35,58 @@ ModelStatus ModelFrom(const VersionReport& report, const MetricsPage& page) {
   model.device = report.device;
   model.warmup = report.warmup;
   model.answered =
-      Count(page, metric::kRequests, With(labels, "outcome", "ok"));
-  model.failed = Count(page, metric::kRequests, labels) - model.answered;
-  model.waiting = Count(page, metric::kQueueLength, labels);
+      Count(metrics, metric::kRequests, With(labels, "outcome", "ok"));
+  model.failed = Count(metrics, metric::kRequests, labels) - model.answered;
+  model.waiting = Count(metrics, metric::kQueueLength, labels);
   return model;
 }
 
 BucketFigures BucketFrom(const BucketStatus& bucket, const Labels& version,
-                         const MetricsPage& page) {
+                         const MetricSnapshot& metrics) {
   const Labels labels = With(version, "bucket", bucket.bucket);
   BucketFigures figures;
   figures.status = bucket;
   figures.compiled_requests =
-      Count(page, metric::kTierRequests, With(labels, "tier", "aot")) +
-      Count(page, metric::kTierRequests, With(labels, "tier", "dynamic")) +
-      Count(page, metric::kTierRequests, With(labels, "tier", "graph"));
+      Count(metrics, metric::kTierRequests, With(labels, "tier", "aot")) +
+      Count(metrics, metric::kTierRequests, With(labels, "tier", "dynamic")) +
+      Count(metrics, metric::kTierRequests, With(labels, "tier", "graph"));
   figures.eager_requests =
-      Count(page, metric::kTierRequests, With(labels, "tier", "eager"));
-  figures.compile_seconds = Sum(page, metric::kBucketCompileSeconds, labels);
-  figures.saved_seconds = Sum(page, metric::kSavedSeconds, labels);
-  figures.break_even_runs = Count(page, metric::kBreakEvenRuns, labels);
+      Count(metrics, metric::kTierRequests, With(labels, "tier", "eager"));
+  figures.compile_seconds =
+      metrics.Sum(metric::kBucketCompileSeconds.name, labels);
+  figures.saved_seconds = metrics.Sum(metric::kSavedSeconds.name, labels);
+  figures.break_even_runs = Count(metrics, metric::kBreakEvenRuns, labels);
   return figures;
 }
 
-CacheStatus CacheFrom(const MetricsPage& page) {
+CacheStatus CacheFrom(const MetricSnapshot& metrics) {
   const auto hits = [&](const char* layer) {
-    return Count(page, metric::kCacheRequests,
+    return Count(metrics, metric::kCacheRequests,
                  {{"layer", layer}, {"result", "hit"}});
   };
   CacheStatus cache;
-  cache.writable = Sum(page, metric::kCacheWritable) > 0;
-  cache.entries = Count(page, metric::kCacheEntries);
-  cache.bytes = Count(page, metric::kCacheBytes);
+  cache.writable = metrics.Sum(metric::kCacheWritable.name) > 0;
+  cache.entries = Count(metrics, metric::kCacheEntries);
+  cache.bytes = Count(metrics, metric::kCacheBytes);
   cache.upper_hits = hits("upper");
   cache.lower_hits = hits("lower");
-  cache.misses = Count(page, metric::kCacheRequests, {{"result", "miss"}});
-  for (const MetricsPage::Sample& sample :
-       page.Samples(std::string(metric::kCacheRejections.name))) {
-    cache.rejections[sample.labels.at("reason")] += std::llround(sample.value);
+  cache.misses = Count(metrics, metric::kCacheRequests, {{"result", "miss"}});
+  for (const MetricSnapshot::Series* series :
+       metrics.Find(metric::kCacheRejections.name)) {
+    cache.rejections[series->labels.at("reason")] +=
+        std::llround(series->value);
   }
-  cache.compile_seconds_saved = Sum(page, metric::kCompileSecondsSaved);
+  cache.compile_seconds_saved = metrics.Sum(metric::kCompileSecondsSaved.name);
   return cache;
 }
 
-ServerStatus ServerFrom(const MetricsPage& page) {
+ServerStatus ServerFrom(const MetricSnapshot& metrics) {
   ServerStatus server;
-  for (const MetricsPage::Sample& build :
-       page.Samples(std::string(metric::kBuildInfo.name))) {
-    server.version = build.labels.at("version");
-    server.torch = build.labels.at("torch");
-    server.march = build.labels.at("march");
+  for (const MetricSnapshot::Series* build :
+       metrics.Find(metric::kBuildInfo.name)) {
+    server.version = build->labels.at("version");
+    server.torch = build->labels.at("torch");
+    server.march = build->labels.at("march");
   }
   return server;
 }
@@ -115,21 +114,21 @@ StatusReader::StatusReader(const ModelManager& manager,
 
 Status StatusReader::Read() {
   const std::vector<VersionReport> versions = manager_.Report();
-  // The page's text is the one way to read a registry; it takes a millisecond.
-  const MetricsPage page = MetricsPage::Parse(metrics_.Text());
+  const MetricSnapshot metrics = metrics_.Read();
   Status status;
-  status.server = ServerFrom(page);
+  status.server = ServerFrom(metrics);
   status.server.time = clock_.Now();
   status.server.uptime = status.server.time - started_;
   status.server.ready = manager_.ServerReady();
   Look now{status.server.time, {}};
   for (const VersionReport& version : versions) {
     const Labels labels = LabelsOf(version.status);
-    ModelStatus& model = status.models.emplace_back(ModelFrom(version, page));
+    ModelStatus& model =
+        status.models.emplace_back(ModelFrom(version, metrics));
     now.latency[model.model] =
-        page.Buckets(std::string(metric::kRequestSeconds.name), labels);
+        metrics.Buckets(metric::kRequestSeconds.name, labels);
     for (const BucketStatus& bucket : version.buckets) {
-      model.buckets.push_back(BucketFrom(bucket, labels, page));
+      model.buckets.push_back(BucketFrom(bucket, labels, metrics));
     }
   }
   const Look before = Remember(now);
@@ -137,7 +136,7 @@ Status StatusReader::Read() {
   for (ModelStatus& model : status.models) {
     model.recent = Since(before, now, model.model);
   }
-  status.cache = CacheFrom(page);
+  status.cache = CacheFrom(metrics);
   status.refusals = refusals_.Read();
   return status;
 }

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "metrics/metrics.h"
-#include "metrics/metrics_page.h"
 #include "metrics/recent_refusals.h"
 #include "models/model_manager.h"
 
@@ -81,7 +80,7 @@ struct Status {
 // "graph", "aot" or "eager": what answers requests of a bucket.
 std::string TierOf(const BucketStatus& bucket);
 
-// Takes a Status. A look costs about what a scrape of /metrics does, and holds
+// Takes a Status. A look costs less than a scrape of /metrics does, and holds
 // no lock that a request waits for.
 //
 // Thread-safe.
@@ -95,7 +94,7 @@ class StatusReader {
   Status Read();
 
  private:
-  using Histogram = std::map<double, double>;  // as MetricsPage::Buckets
+  using Histogram = std::map<double, double>;  // as MetricSnapshot::Buckets
   struct Look {
     absl::Time time;
     std::map<std::string, Histogram> latency;  // by "minilm:1"
