@@ -447,7 +447,14 @@ void ModelManager::Impl::Transition(Managed& managed, VersionState to,
                      Std(legal.message()));
     std::abort();
   }
-  StateGauge(managed, managed.state).Set(0);
+  // Its successor or predecessor of the same number may be in that state.
+  const bool shared =
+      std::any_of(versions.begin(), versions.end(), [&](const auto& other) {
+        return other.get() != &managed && other->model == managed.model &&
+               other->version == managed.version &&
+               other->state == managed.state;
+      });
+  if (!shared) StateGauge(managed, managed.state).Set(0);
   StateGauge(managed, to).Set(1);
   const std::string text =
       absl::StrCat(managed.model, ":", managed.version, ": ",
