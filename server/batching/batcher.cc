@@ -14,18 +14,13 @@
 #include "batching/batch_executor.h"
 #include "batching/batch_planner.h"
 #include "batching/bucket_costs.h"
+#include "batching/device_work.h"
+#include "batching/expiry_timer.h"
 #include "batching/task_queue.h"
 #include "metrics/catalog.h"
 
 namespace stoker {
 namespace {
-
-// A RunOnDeviceThread call; lives on its caller's stack until it is over.
-struct DeviceWork {
-  enum class State { kWaiting, kOver, kRefused };
-  std::function<void()> work;
-  State state = State::kWaiting;
-};
 
 // Runs that are quicker than this are made by the thread that brings the task.
 // To hand one over to a device thread costs about 30 us of both, and 60 to 80
@@ -33,10 +28,6 @@ struct DeviceWork {
 // several.
 constexpr absl::Duration kQuickRun = absl::Microseconds(20);
 constexpr absl::Duration kQuickRunAlone = absl::Microseconds(100);
-
-void EndTasks(std::vector<EndedTask> ended) {
-  for (EndedTask& end : ended) end.task->on_done(std::move(end.status));
-}
 
 }  // namespace
 
@@ -55,10 +46,11 @@ struct Batcher::Impl {
         queue(options.batching),
         planner(rules.lanes(), layout.max_batch_rows),
         work(options.threads),
+        timer(clock, [this](absl::Time now) { return EndExpired(now); }),
         here(BatchExecutor::kHere, rules, runner, costs, clock, metrics,
              options.labels, abandon) {
     for (DeviceTurns* const of_device : turns) {
-      clients.emplace_back(*of_device, options.cores_per_run, options.weight);
+      clients.emplace_back(*of_device, options.share_per_run, options.weight);
     }
   }
 
@@ -70,7 +62,7 @@ struct Batcher::Impl {
 
   // What a device thread does next: one of the two, or neither.
   struct Job {
-    DeviceWork* work = nullptr;
+    DeviceWork::Item* work = nullptr;
     std::optional<Batch> batch;
     DeviceTurns::Turn turn;
   };
@@ -102,11 +94,11 @@ struct Batcher::Impl {
     return clients[static_cast<size_t>(thread) / each];
   }
   void FinishJob(const Job& job);
-  void TimerLoop();
-  void Join();
+  // Returns when the next task is due.
+  absl::Time EndExpired(absl::Time now) ABSL_LOCKS_EXCLUDED(mu);
 
   bool HasJobLocked(int thread) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
-    return stopping || !queue.empty() || !work[thread].empty();
+    return stopping || !queue.empty() || !work.empty(thread);
   }
   bool IsIdleLocked() const ABSL_SHARED_LOCKS_REQUIRED(mu) {
     return queue.empty() && running_jobs == 0;
@@ -134,30 +126,22 @@ struct Batcher::Impl {
   BatchPlanner planner ABSL_GUARDED_BY(mu);
   uint64_t planned_costs ABSL_GUARDED_BY(mu) = 0;  // their generation
   uint64_t arrivals ABSL_GUARDED_BY(mu) = 0;
-  std::vector<std::deque<DeviceWork*>> work ABSL_GUARDED_BY(mu);  // per thread
+  DeviceWork work ABSL_GUARDED_BY(mu);
   int running_jobs ABSL_GUARDED_BY(mu) = 0;
   // A thread that brought a task runs it, in device thread 0's stead.
   bool runs_here ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
-  bool joining ABSL_GUARDED_BY(mu) = false;
-  bool joined ABSL_GUARDED_BY(mu) = false;
-  // The timer sleeps until `timer_wake`, which is never later than the earliest
-  // deadline in the queue. It may be earlier: a task that ran leaves it as it
-  // is, so that a busy queue costs the timer one wake-up per timeout, not one
-  // per task.
-  absl::Time timer_wake ABSL_GUARDED_BY(mu) = absl::InfiniteFuture();
-  bool timer_changed ABSL_GUARDED_BY(mu) = false;
-  bool timer_stop ABSL_GUARDED_BY(mu) = false;
 
+  ExpiryTimer timer;
   BatchExecutor here;  // of the thread that set runs_here
 
-  // Touched by the constructor and by the one caller that joins.
-  std::vector<Thread> device_threads;
-  Thread timer_thread;
+  absl::Mutex threads_mu;
+  std::vector<Thread> device_threads ABSL_GUARDED_BY(threads_mu);
 };
 
 void Batcher::Impl::StartThreads() {
-  timer_thread = Thread("due-" + options.name, [this] { TimerLoop(); });
+  timer.Start("due-" + options.name);
+  absl::MutexLock lock(&threads_mu);
   for (int i = 0; i < options.threads; ++i) {
     device_threads.emplace_back("dev-" + options.name,
                                 [this, i] { DeviceLoop(i); });
@@ -186,7 +170,7 @@ absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
 
 std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
     const InferTask& task, absl::Time now) {
-  if (running_jobs > 0 || !queue.empty() || !work[0].empty()) {
+  if (running_jobs > 0 || !queue.empty() || !work.empty(0)) {
     return std::nullopt;
   }
   if (options.batching.max_queue_delay > absl::ZeroDuration() ||
@@ -216,11 +200,7 @@ absl::Status Batcher::Impl::PushLocked(std::unique_ptr<InferTask>& task,
                                        absl::Time now) {
   const InferTask& pushed = *task;
   RETURN_IF_ERROR(queue.Push(task, now));
-  const absl::Time due = std::min(pushed.deadline, pushed.expiry);
-  if (due < timer_wake) {
-    timer_wake = due;
-    timer_changed = true;
-  }
+  timer.WakeBy(std::min(pushed.deadline, pushed.expiry));
   ++arrivals;
   UpdateLengthLocked();
   return absl::OkStatus();
@@ -243,16 +223,15 @@ absl::Status Batcher::Impl::RunOnDeviceThread(int thread,
         absl::StrCat("device thread of '", options.name, "': expected 0 to ",
                      options.threads - 1, ", got ", thread));
   }
-  DeviceWork item;
+  using State = DeviceWork::Item::State;
+  DeviceWork::Item item;
   item.work = std::move(body);
   absl::MutexLock lock(&mu);
-  item.state = stopping ? DeviceWork::State::kRefused : item.state;
-  if (!stopping) work[thread].push_back(&item);
-  const auto settled = [&item] {
-    return item.state != DeviceWork::State::kWaiting;
-  };
+  item.state = stopping ? State::kRefused : item.state;
+  if (!stopping) work.Add(thread, item);
+  const auto settled = [&item] { return item.state != State::kWaiting; };
   mu.Await(absl::Condition(&settled));
-  if (item.state == DeviceWork::State::kOver) return absl::OkStatus();
+  if (item.state == State::kOver) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("'", options.name, "' is stopping"));
 }
@@ -262,12 +241,7 @@ void Batcher::Impl::Stop(absl::Time deadline) {
   {
     absl::MutexLock lock(&mu);
     stopping = true;
-    for (std::deque<DeviceWork*>& waiting : work) {
-      for (DeviceWork* item : waiting) {
-        item->state = DeviceWork::State::kRefused;
-      }
-      waiting.clear();
-    }
+    work.RefuseAll();
     const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
       return IsIdleLocked();
     };
@@ -275,25 +249,12 @@ void Batcher::Impl::Stop(absl::Time deadline) {
     abandon.store(true);
     queue.TakeAll(StoppedStatus(), ended);
     UpdateLengthLocked();
-    timer_stop = true;
   }
   EndTasks(std::move(ended));
-  Join();
-}
-
-void Batcher::Impl::Join() {
-  {
-    absl::MutexLock lock(&mu);
-    if (joining) {
-      mu.Await(absl::Condition(&joined));
-      return;
-    }
-    joining = true;
-  }
+  // Whoever stops it too waits here until the threads have ended.
+  absl::MutexLock lock(&threads_mu);
   for (Thread& thread : device_threads) thread.Join();
-  timer_thread.Join();
-  absl::MutexLock lock(&mu);
-  joined = true;
+  timer.Stop();
 }
 
 void Batcher::Impl::DeviceLoop(int thread) {
@@ -332,10 +293,9 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
     std::vector<EndedTask> ended;
     {
       absl::MutexLock lock(&mu);
-      if (!work[thread].empty()) {
-        job.work = work[thread].front();
-        work[thread].pop_front();
-      } else if (!queue.empty()) {  // another thread may have been faster
+      job.work = work.Take(thread);
+      // Another thread may have been faster.
+      if (job.work == nullptr && !queue.empty()) {
         wait = TakeBatchLocked(now, job, ended);
       }
       ++running_jobs;  // before `ended` ends, so that Stop waits for that too
@@ -353,7 +313,7 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
 bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   const auto has_job = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
     if (runs_here && thread == 0) return false;
-    return stopping || !work[thread].empty() ||
+    return stopping || !work.empty(thread) ||
            (!queue.empty() &&
             (wait.until == absl::InfinitePast() || arrivals != wait.arrivals));
   };
@@ -363,7 +323,7 @@ bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   } else {
     clock.AwaitWithDeadline(&mu, absl::Condition(&has_job), wait.until);
   }
-  return !stopping || !work[thread].empty() || !queue.empty();
+  return !stopping || !work.empty(thread) || !queue.empty();
 }
 
 Batcher::Impl::Wait Batcher::Impl::TakeBatchLocked(
@@ -385,30 +345,19 @@ Batcher::Impl::Wait Batcher::Impl::TakeBatchLocked(
 void Batcher::Impl::FinishJob(const Job& job) {
   absl::MutexLock lock(&mu);
   --running_jobs;
-  if (job.work != nullptr) job.work->state = DeviceWork::State::kOver;
+  if (job.work != nullptr) job.work->state = DeviceWork::Item::State::kOver;
 }
 
-void Batcher::Impl::TimerLoop() {
-  for (;;) {
-    {
-      const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
-        return timer_changed || timer_stop;
-      };
-      absl::MutexLock lock(&mu);
-      clock.AwaitWithDeadline(&mu, absl::Condition(&woken), timer_wake);
-      if (timer_stop) return;
-      timer_changed = false;
-    }
-    const absl::Time now = clock.Now();
-    std::vector<EndedTask> ended;
-    {
-      absl::MutexLock lock(&mu);
-      if (now < timer_wake) continue;
-      timer_wake = queue.TakeExpired(now, ended);
-      UpdateLengthLocked();
-    }
-    EndTasks(std::move(ended));
+absl::Time Batcher::Impl::EndExpired(absl::Time now) {
+  std::vector<EndedTask> ended;
+  absl::Time next;
+  {
+    absl::MutexLock lock(&mu);
+    next = queue.TakeExpired(now, ended);
+    UpdateLengthLocked();
   }
+  EndTasks(std::move(ended));
+  return next;
 }
 
 Batcher::Batcher(BatcherOptions options, BatchLayout layout,

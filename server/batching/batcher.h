@@ -14,110 +14,27 @@
 // Thread-safe. Every accepted task ends in exactly one on_done.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
+#include "batching/batch_layout.h"
+#include "batching/batch_runner.h"
 #include "batching/device_turns.h"
 #include "batching/infer_task.h"
 #include "batching/queue_policy.h"
 #include "metrics/metrics.h"
-#include "tensor/dim_expr.h"
-#include "tensor/run_result.h"
-#include "tensor/shape_bucket.h"
-#include "tensor/tensor.h"
 
 namespace stoker {
-
-// How tasks' tensors are put together and cut apart. Constant for a version.
-struct BatchLayout {
-  struct Input {
-    DataType dtype;
-    std::vector<DimExpr> dims;  // none is unknown
-    double pad_value = 0;  // fills what padding adds, but for rows of the batch
-  };
-  struct Output {
-    DataType dtype;
-    // With an unknown one anywhere, tasks run alone and in exactly their own
-    // size: what padding did to such an output can't be undone.
-    std::vector<DimExpr> dims;
-  };
-  std::vector<Input> inputs;
-  std::vector<Output> outputs;
-  std::optional<int> batch_dimension;  // axis 0 of all inputs and outputs
-  int64_t max_batch_rows = 1;          // tasks are put together up to this
-  // Per dimension of the model: tasks of different sizes there may share a
-  // batch. The batch dimension's own entry is not read; its sizes are summed.
-  std::vector<bool> paddable;
-};
-
-// One run that gave an answer.
-struct BatchReport {
-  int bucket = -1;
-  std::string_view tier;
-  int requests = 0;
-  int64_t rows = 0;  // padding excluded
-  absl::Duration assemble, run, split;
-};
-
-// What runs a batch. Implemented by models::ModelVersion and by tests/fakes.
-class BatchRunner {
- public:
-  virtual ~BatchRunner() = default;
-
-  struct Outcome {
-    absl::StatusOr<RunResult> result = absl::UnknownError("not run");
-    std::string_view tier = "eager";
-    // What ran, where it has a name and is of no bucket; counted from the last
-    // bucket on.
-    int form = -1;
-  };
-
-  // The bucket that a batch of these sizes is padded to; -1: run as it is.
-  // Pure, callable from any thread.
-  virtual int Match(absl::Span<const int64_t> sizes) const = 0;
-  virtual int bucket_count() const = 0;
-  virtual const ShapeBucket& bucket(int index) const = 0;
-
-  // Called once on each device thread before its first Run.
-  virtual void StartThread(int thread) = 0;
-  // Calls `wait`, which returns when device thread `thread` has something to
-  // run again: what the runs compute with is not needed before. On that thread.
-  virtual void Idle(int /*thread*/, absl::FunctionRef<void()> wait) { wait(); }
-  // Memory that the inputs of device thread `thread`'s runs are put together
-  // in. On that thread.
-  virtual Buffer NewBuffer(int /*thread*/, size_t bytes) {
-    return Buffer(bytes);
-  }
-  // Runs on device thread `thread`. Inputs are 64-byte aligned, padded to the
-  // bucket, and valid until Run returns: outputs must own their memory.
-  virtual Outcome Run(int thread, int bucket,
-                      absl::Span<const Tensor> inputs) = 0;
-
-  // Whether a run in `bucket` computes on the thread that calls it alone,
-  // whichever that is: only then RunHere may be called. From any thread.
-  virtual bool KeepsToThread(int bucket) const = 0;
-  // As Run, on the calling thread in device thread 0's stead: never while that
-  // one runs, never two at once.
-  virtual Outcome RunHere(int bucket, absl::Span<const Tensor> inputs) = 0;
-
-  // Called after each run that gave an answer, on the thread that made it,
-  // before the on_done of its tasks.
-  virtual void OnBatch(const BatchReport& /*report*/) {}
-};
 
 struct BatcherOptions {
   std::string name;       // thread names: "dev-<name>"
   int threads = 1;        // device threads (instances), at least 1
-  int cores_per_run = 1;  // that one run uses, of the device's
+  int share_per_run = 1;  // of the device's capacity (device_turns.h)
   double weight = 1;      // share of the device against other models'
   DynamicBatching batching;
   Labels labels;  // model, version

@@ -5,12 +5,12 @@
 
 namespace stoker {
 
-DeviceTurns::DeviceTurns(int cores, Clock& clock)
-    : cores_(std::max(cores, 1)), clock_(clock), free_(cores_) {}
+DeviceTurns::DeviceTurns(int capacity, Clock& clock)
+    : capacity_(std::max(capacity, 1)), clock_(clock), free_(capacity_) {}
 
-DeviceTurns::Client::Client(DeviceTurns& turns, int cores, double weight)
+DeviceTurns::Client::Client(DeviceTurns& turns, int share, double weight)
     : turns_(turns),
-      cores_(std::clamp(cores, 1, turns.cores_)),
+      share_(std::clamp(share, 1, turns.capacity_)),
       weight_(weight) {}
 
 DeviceTurns::Turn::Turn(Turn&& other) noexcept
@@ -46,7 +46,7 @@ std::optional<DeviceTurns::Turn> DeviceTurns::TryTake(Client& client) {
   DeviceTurns& turns = client.turns_;
   {
     absl::MutexLock lock(&turns.mu_);
-    if (!turns.waiting_.empty() || client.cores_ > turns.free_) {
+    if (!turns.waiting_.empty() || client.share_ > turns.free_) {
       return std::nullopt;
     }
     turns.AddLocked(client);
@@ -63,7 +63,7 @@ void DeviceTurns::AddLocked(Client& client) {
 }
 
 void DeviceTurns::GrantLocked(Client& client) {
-  free_ -= client.cores_;
+  free_ -= client.share_;
   virtual_now_ = client.virtual_time_;
 }
 
@@ -75,7 +75,7 @@ void DeviceTurns::GrantNextLocked() {
         });
     Client& client = *(*next)->client;
     // Nobody smaller passes by: else who needs all cores would never get them.
-    if (client.cores_ > free_) return;
+    if (client.share_ > free_) return;
     GrantLocked(client);
     (*next)->granted = true;
     waiting_.erase(next);
@@ -85,10 +85,10 @@ void DeviceTurns::GrantNextLocked() {
 void DeviceTurns::End(Client& client, absl::Duration used) {
   absl::MutexLock lock(&mu_);
   client.virtual_time_ +=
-      absl::ToDoubleSeconds(used) * client.cores_ / client.weight_;
+      absl::ToDoubleSeconds(used) * client.share_ / client.weight_;
   --client.active_;
   --active_;
-  free_ += client.cores_;
+  free_ += client.share_;
   GrantNextLocked();
 }
 

@@ -1,5 +1,6 @@
-// Turns on a device that several models share: how many of its cores a run
-// takes, and whose run is next.
+// Turns on a device that several models share: how much of it a run takes, and
+// whose run is next. A CPU is counted in cores, a GPU in runs that it takes at
+// a time; both are its capacity here.
 //
 // Who waits gets its turn in the order of virtual start times: a client's
 // virtual time advances by what its runs used, divided by its weight, and
@@ -26,18 +27,18 @@ namespace stoker {
 class DeviceTurns {
  public:
   // The clock outlives this object.
-  DeviceTurns(int cores, Clock& clock);
+  DeviceTurns(int capacity, Clock& clock);
 
   // One that asks for turns: a model version. The turns outlive it.
   class Client {
    public:
-    // `cores` of each turn; more than the device has counts as all of them.
-    Client(DeviceTurns& turns, int cores, double weight);
+    // `share` of the capacity for each turn; more than there is counts as all.
+    Client(DeviceTurns& turns, int share, double weight);
 
    private:
     friend class DeviceTurns;
     DeviceTurns& turns_;
-    const int cores_;
+    const int share_;
     const double weight_;
     double virtual_time_ = 0;  // guarded by turns_.mu_
     int active_ = 0;           // turns held or waited for; the same
@@ -81,7 +82,7 @@ class DeviceTurns {
   void GrantNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(Client& client, absl::Duration used);
 
-  const int cores_;
+  const int capacity_;
   Clock& clock_;
   mutable absl::Mutex mu_;
   int free_ ABSL_GUARDED_BY(mu_);

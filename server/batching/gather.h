@@ -10,7 +10,7 @@
 
 #include "absl/types/span.h"
 #include "batching/batch.h"
-#include "batching/batcher.h"
+#include "batching/batch_layout.h"
 #include "batching/padding.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "batching/batcher.h"
+#include "batching/batch_layout.h"
 #include "tensor/tensor.h"
 
 namespace stoker {

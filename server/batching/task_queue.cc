@@ -20,6 +20,10 @@ bool IsPreferred(const std::vector<int>& sizes, int64_t rows) {
 
 }  // namespace
 
+void EndTasks(std::vector<EndedTask> ended) {
+  for (EndedTask& end : ended) end.task->on_done(std::move(end.status));
+}
+
 TaskQueue::TaskQueue(const DynamicBatching& batching)
     : batching_(batching), levels_(batching.policies.size() + 1) {}
 

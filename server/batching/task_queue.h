@@ -24,6 +24,8 @@ struct EndedTask {
   std::unique_ptr<InferTask> task;
   absl::Status status;
 };
+// Tells them so. With no lock held.
+void EndTasks(std::vector<EndedTask> ended);
 
 class TaskQueue {
  public:

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "batching/batch_layout.h"
 #include "batching/batcher.h"
 #include "models/device_threads.h"
 #include "models/reference_run.h"

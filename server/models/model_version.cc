@@ -41,7 +41,7 @@ BatcherOptions QueueOptions(const ModelSpec& spec, int threads,
   options.name = spec.Label();
   options.threads = spec.instances * static_cast<int>(spec.devices.size());
   // On a GPU, one of the two runs that it takes at a time.
-  options.cores_per_run = spec.on_gpu() ? 1 : threads;
+  options.share_per_run = spec.on_gpu() ? 1 : threads;
   options.weight = spec.weight;
   options.batching = Batching(spec.dynamic_batching);
   options.labels = labels;

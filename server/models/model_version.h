@@ -13,6 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "batching/batch_layout.h"
+#include "batching/batch_runner.h"
 #include "batching/batcher.h"
 #include "models/device_threads.h"
 #include "models/executable_tiers.h"

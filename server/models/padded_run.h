@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "batching/batch_layout.h"
 #include "batching/gather.h"
 #include "repository/model_spec.h"
 #include "runner/executable.h"

@@ -18,7 +18,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "batching/batcher.h"
+#include "batching/batch_runner.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
 #include "tests/fakes/fake_clock.h"

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "batching/batcher.h"
+#include "batching/batch_layout.h"
+#include "batching/batch_runner.h"
 #include "batching/infer_task.h"
 
 namespace stoker {
