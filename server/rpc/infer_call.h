@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "batching/infer_task.h"
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
 #include "rpc/admission.h"
@@ -105,7 +106,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   std::optional<Result> result_;  // on its way to the completion thread
 
   absl::Mutex mu_;
-  // Until the answer is written: an unload waits for it.
+  // Until the answer is written: what its version has in memory, and its
+  // figures, stay until then, also when it is unloaded meanwhile.
   std::optional<ModelHandle> handle_ ABSL_GUARDED_BY(mu_);
 };
 

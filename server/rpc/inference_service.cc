@@ -23,6 +23,8 @@ absl::Status NotOffered(absl::string_view what) {
       absl::StrCat(what, " is not supported by this server"));
 }
 
+constexpr char kServerName[] = "stoker";
+
 absl::Status NoExplicitControl() {
   return absl::UnavailableError(
       "explicit model load / unload is not allowed: the server follows its "
@@ -31,11 +33,9 @@ absl::Status NoExplicitControl() {
 
 }  // namespace
 
-InferenceService::InferenceService(std::string name, std::string version,
+InferenceService::InferenceService(std::string version,
                                    const InferCall::Services& services)
-    : name_(std::move(name)),
-      version_(std::move(version)),
-      services_(services) {}
+    : version_(std::move(version)), services_(services) {}
 
 void InferenceService::AddMethods(MethodTable& methods) const {
   AddInference(methods);
@@ -123,7 +123,7 @@ absl::Status InferenceService::ModelReady(
 absl::Status InferenceService::ServerMetadata(
     const inference::ServerMetadataRequest& /*request*/,
     inference::ServerMetadataResponse& response) const {
-  FillServerMetadata(name_, version_, &response);
+  FillServerMetadata(kServerName, version_, &response);
   return absl::OkStatus();
 }
 

@@ -16,8 +16,7 @@ namespace stoker {
 
 class InferenceService {
  public:
-  InferenceService(std::string name, std::string version,
-                   const InferCall::Services& services);
+  InferenceService(std::string version, const InferCall::Services& services);
 
   // The methods refer to this object, which outlives their calls.
   void AddMethods(MethodTable& methods) const;
@@ -55,7 +54,6 @@ class InferenceService {
   absl::StatusOr<ModelHandle> Acquire(const std::string& model,
                                       const std::string& version) const;
 
-  const std::string name_;
   const std::string version_;
   const InferCall::Services services_;
 };

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "base/utf8.h"
+#include "repository/model_spec.h"
 #include "rpc/error_text.h"
 
 namespace stoker {

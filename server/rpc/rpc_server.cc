@@ -29,7 +29,7 @@ struct RpcServer::Impl {
        MetricRegistry& metrics)
       : manager(models),
         admission(options.max_request_bytes, metrics),
-        inference(options.server_name, options.server_version,
+        inference(options.server_version,
                   InferCall::Services{models, clock, metrics, completion,
                                       submitted, admission}),
         health([this](const std::string& service) { return Serves(service); }) {

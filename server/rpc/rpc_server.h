@@ -17,7 +17,6 @@ namespace stoker {
 
 struct RpcServerOptions {
   std::string address = "0.0.0.0:8001";  // port 0: any
-  std::string server_name = "stoker";
   std::string server_version;
   // What requests that are not answered yet may hold together, of all models,
   // their answers included. A message may be half as large, and INT32_MAX.

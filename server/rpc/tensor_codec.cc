@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
-#include "models/model_manager.h"
+#include "repository/model_spec.h"
 #include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
 #include "rpc/typed_contents.h"
@@ -346,8 +346,8 @@ absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
         shapes.CheckInput(static_cast<int>(i), request.inputs[positions[i]]));
   }
   RETURN_IF_ERROR(shapes.CheckBatch());
-  decoded.answer_bytes = AnswerBytes(spec, decoded.outputs, shapes.sizes());
-  RETURN_IF_ERROR(admit(ScatteredBytes(request) + decoded.answer_bytes));
+  RETURN_IF_ERROR(admit(ScatteredBytes(request) +
+                        AnswerBytes(spec, decoded.outputs, shapes.sizes())));
 
   decoded.inputs.reserve(positions.size());
   for (size_t i = 0; i < positions.size(); ++i) {

@@ -34,8 +34,7 @@ struct DecodedRequest {
   int64_t rows = 1;      // size of the batch dimension, or 1
   OutputIndices outputs;
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue
-  uint64_t priority = 0;    // in the queue; 0: the model's default
-  size_t answer_bytes = 0;  // of the outputs, as far as the model can tell
+  uint64_t priority = 0;  // in the queue; 0: the model's default
 };
 
 // Asked once, when a request is known to be right but for its elements: whether

@@ -101,8 +101,8 @@ TEST(DecodeRequest, AsksBeforeItCopies) {
         return absl::OkStatus();
       });
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(decoded->answer_bytes, 2 * 4 * 4u + 2 * 8u);
-  EXPECT_EQ(asked, decoded->answer_bytes + 48);  // ids, which the cut is in
+  // The answer, and ids, which the cut is in.
+  EXPECT_EQ(asked, 2 * 4 * 4u + 2 * 8u + 48);
   EXPECT_NE(decoded->inputs[0].owner, received);
   EXPECT_EQ(decoded->inputs[1].owner, received);
 
