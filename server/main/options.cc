@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/numbers.h"
@@ -74,176 +75,243 @@ CLI::Validator Seconds(bool zero_allowed) {
   return CLI::Validator(check, zero_allowed ? ">= 0" : "> 0");
 }
 
-}  // namespace
+// The command line by topic: each says which options it has, and what their
+// numbers mean.
+class CommandLine {
+ public:
+  CommandLine();
+  std::optional<Options> Parse(int argc, char** argv, int& exit_code);
 
-std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
-  Options options;
-  options.cache = DefaultCacheFolder();
-  options.compiler_folder = DefaultCompilerFolder();
-  options.cuda_library = DefaultGpuLibrary();
-  options.compile_jobs = DefaultCompileJobs();
+ private:
+  // In the order of --help.
+  void AddRepository();
+  void AddCache();
+  void AddDevices();
+  void AddAddresses();
+  void AddLifecycle();
+  void AddCompiler();
+  void AddChecks();
 
-  int64_t request_mb = DefaultRequestMemory() >> 20;
-  std::string default_device = "cpu";
-  double gpu_run_seconds = absl::ToDoubleSeconds(options.gpu_run_limit);
-  double poll_seconds = 0;
-  double wait_seconds = 0;
-  double rebucket_seconds = 0;
-  double drain_seconds = absl::ToDoubleSeconds(options.drain);
-  double compile_seconds = absl::ToDoubleSeconds(options.compile_timeout);
-  int64_t compile_mb = options.compile_memory_bytes >> 20;
-  int64_t cache_mb = 0;
-  int cache_days = 0;
-  bool no_checks = false;
+  // What CLI11 can't know by itself.
+  void CheckRepository() const;
+  // The numbers as what they count.
+  void Convert();
 
-  CLI::App app{
+  Options options_;
+  int64_t request_mb_ = DefaultRequestMemory() >> 20;
+  std::string default_device_ = "cpu";
+  double gpu_run_seconds_ = absl::ToDoubleSeconds(options_.gpu_run_limit);
+  double poll_seconds_ = 0;
+  double wait_seconds_ = 0;
+  double rebucket_seconds_ = 0;
+  double drain_seconds_ = absl::ToDoubleSeconds(options_.drain);
+  double compile_seconds_ = absl::ToDoubleSeconds(options_.compile_timeout);
+  int64_t compile_mb_ = options_.compile_memory_bytes >> 20;
+  int64_t cache_mb_ = 0;
+  int cache_days_ = 0;
+  bool no_checks_ = false;
+
+  CLI::App app_{
       "stokerd serves exported PyTorch programs over gRPC: it compiles each "
       "shape "
       "bucket once, proves it right, keeps it on disk and answers from it."};
-  app.set_version_flag("--version", STOKER_VERSION);
-  app.get_formatter()->column_width(34);
-  app.add_option(
-         "--model-repository", options.model_repository,
-         "folder with <model>/<version>/model.pt2, or with model.pt2 itself")
-      ->required();
-  app.add_option("--model-name", options.model_name,
-                 "name of the model when the folder holds model.pt2 itself; "
-                 "else the folder's");
-  app.add_option("--cache", options.cache, "folder of compiled artifacts")
+};
+
+CommandLine::CommandLine() {
+  options_.cache = DefaultCacheFolder();
+  options_.compiler_folder = DefaultCompilerFolder();
+  options_.cuda_library = DefaultGpuLibrary();
+  options_.compile_jobs = DefaultCompileJobs();
+  app_.set_version_flag("--version", STOKER_VERSION);
+  app_.get_formatter()->column_width(34);
+  AddRepository();
+  AddCache();
+  AddDevices();
+  AddAddresses();
+  AddLifecycle();
+  AddCompiler();
+  AddChecks();
+  app_.add_option("--log-level", options_.log_level,
+                  "least severity that is logged")
+      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
-  app.add_option("--cache-layer", options.cache_layers,
-                 "read-only folder of compiled artifacts below it; may be "
-                 "given again, the first is asked first")
+}
+
+void CommandLine::AddRepository() {
+  app_.add_option(
+          "--model-repository", options_.model_repository,
+          "folder with <model>/<version>/model.pt2, or with model.pt2 itself")
+      ->required();
+  app_.add_option("--model-name", options_.model_name,
+                  "name of the model when the folder holds model.pt2 itself; "
+                  "else the folder's");
+}
+
+void CommandLine::AddCache() {
+  app_.add_option("--cache", options_.cache, "folder of compiled artifacts")
+      ->capture_default_str();
+  app_.add_option("--cache-layer", options_.cache_layers,
+                  "read-only folder of compiled artifacts below it; may be "
+                  "given again, the first is asked first")
       ->check(CLI::ExistingDirectory);
-  app.add_option("--cache-max-mb", cache_mb,
-                 "size at which the least recently used artifacts go; 0: none "
-                 "do")
+  app_.add_option("--cache-max-mb", cache_mb_,
+                  "size at which the least recently used artifacts go; 0: none "
+                  "do")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
-  app.add_option("--cache-max-age-days", cache_days,
-                 "time after which an artifact that nobody used goes; 0: never")
+  app_.add_option(
+          "--cache-max-age-days", cache_days_,
+          "time after which an artifact that nobody used goes; 0: never")
       ->check(CLI::Range(0, 36500))
       ->capture_default_str();
-  app.add_flag("--require-cache", options.require_cache,
-               "refuse to become ready when the cache lacks a bucket");
-  app.add_flag("--warm-only", options.warm_only,
-               "fill the cache for the repository, print a summary and exit");
-  app.add_option("--default-device", default_device,
-                 "where models run whose model.yaml doesn't say: cpu, cuda:N, "
-                 "cuda:auto, cuda:GPU-<uuid> or cuda:MIG-<uuid>")
+  app_.add_flag("--require-cache", options_.require_cache,
+                "refuse to become ready when the cache lacks a bucket");
+  app_.add_flag("--warm-only", options_.warm_only,
+                "fill the cache for the repository, print a summary and exit");
+}
+
+void CommandLine::AddDevices() {
+  app_.add_option("--default-device", default_device_,
+                  "where models run whose model.yaml doesn't say: cpu, cuda:N, "
+                  "cuda:auto, cuda:GPU-<uuid> or cuda:MIG-<uuid>")
       ->check([](const std::string& text) {
         const absl::StatusOr<Device> device = ParseDevice(text);
         return device.ok() ? "" : std::string(device.status().message());
       })
       ->capture_default_str();
-  app.add_option("--cuda-library", options.cuda_library,
-                 "libstoker_cuda.so, which is opened where a model asks for a "
-                 "GPU; beside stokerd or in ../lib/stoker unless given");
-  app.add_option("--gpu-run-limit-seconds", gpu_run_seconds,
-                 "time after which a run on a GPU counts as hung, and the "
-                 "process ends")
+  app_.add_option("--cuda-library", options_.cuda_library,
+                  "libstoker_cuda.so, which is opened where a model asks for a "
+                  "GPU; beside stokerd or in ../lib/stoker unless given");
+  app_.add_option("--gpu-run-limit-seconds", gpu_run_seconds_,
+                  "time after which a run on a GPU counts as hung, and the "
+                  "process ends")
       ->check(Seconds(/*zero_allowed=*/false))
       ->capture_default_str();
-  app.add_option("--listen", options.listen, "gRPC address; port 0: any")
+}
+
+void CommandLine::AddAddresses() {
+  app_.add_option("--listen", options_.listen, "gRPC address; port 0: any")
       ->check(CheckAddress)
       ->capture_default_str();
-  app.add_option("--metrics-listen", options.metrics_listen,
-                 "HTTP address of the status page and /metrics; port 0: any")
+  app_.add_option("--metrics-listen", options_.metrics_listen,
+                  "HTTP address of the status page and /metrics; port 0: any")
       ->check(CheckAddress)
       ->capture_default_str();
-  app.add_option("--repository-poll-seconds", poll_seconds,
-                 "how often the repository is read again; 0: never")
+}
+
+void CommandLine::AddLifecycle() {
+  app_.add_option("--repository-poll-seconds", poll_seconds_,
+                  "how often the repository is read again; 0: never")
       ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
-  app.add_option("--repository-wait-seconds", wait_seconds,
-                 "how long a repository that isn't there yet is waited for, "
-                 "behind an open port; 0: it has to be there")
+  app_.add_option("--repository-wait-seconds", wait_seconds_,
+                  "how long a repository that isn't there yet is waited for, "
+                  "behind an open port; 0: it has to be there")
       ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
-  app.add_option(
-         "--rebucket-seconds", rebucket_seconds,
-         "how often traffic is looked at again for 'buckets: auto' and "
-         "'pays_back_within', and buckets are compiled behind it; 0: at load "
-         "only")
+  app_.add_option(
+          "--rebucket-seconds", rebucket_seconds_,
+          "how often traffic is looked at again for 'buckets: auto' and "
+          "'pays_back_within', and buckets are compiled behind it; 0: at load "
+          "only")
       ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
-  app.add_option("--drain-seconds", drain_seconds,
-                 "time for requests to finish after SIGTERM")
+  app_.add_option("--drain-seconds", drain_seconds_,
+                  "time for requests to finish after SIGTERM")
       ->check(Seconds(/*zero_allowed=*/true))
       ->capture_default_str();
-  app.add_option("--max-request-memory-mb", request_mb,
-                 "what requests and their answers may hold together; a message "
-                 "may be half as large")
+  app_.add_option(
+          "--max-request-memory-mb", request_mb_,
+          "what requests and their answers may hold together; a message "
+          "may be half as large")
       ->check(CLI::Range(int64_t{16}, int64_t{1} << 24))
       ->capture_default_str();
-  app.add_option("--compiler-python", options.compiler_python,
-                 "Python that has torch 2.11.0")
+}
+
+void CommandLine::AddCompiler() {
+  app_.add_option("--compiler-python", options_.compiler_python,
+                  "Python that has torch 2.11.0")
       ->capture_default_str();
-  app.add_option("--compiler-folder", options.compiler_folder,
-                 "folder that holds the Python package 'compiler'")
+  app_.add_option("--compiler-folder", options_.compiler_folder,
+                  "folder that holds the Python package 'compiler'")
       ->capture_default_str();
-  app.add_option("--cxx", options.cxx,
-                 "compiler in the keys of artifacts, such as \"g++ 12.2.0\"; "
-                 "the g++ here unless given, and with --frozen the one that "
-                 "stokerd was built beside");
-  app.add_flag("--no-compile,--frozen", options.frozen,
-               "never start a compiler; what the cache lacks is served eager");
-  app.add_option("--compile-jobs", options.compile_jobs, "compiles at a time")
+  app_.add_option("--cxx", options_.cxx,
+                  "compiler in the keys of artifacts, such as \"g++ 12.2.0\"; "
+                  "the g++ here unless given, and with --frozen the one that "
+                  "stokerd was built beside");
+  app_.add_flag("--no-compile,--frozen", options_.frozen,
+                "never start a compiler; what the cache lacks is served eager");
+  app_.add_option("--compile-jobs", options_.compile_jobs, "compiles at a time")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  app.add_option("--compile-timeout-seconds", compile_seconds,
-                 "limit of one compile")
+  app_.add_option("--compile-timeout-seconds", compile_seconds_,
+                  "limit of one compile")
       ->check(Seconds(/*zero_allowed=*/false))
       ->capture_default_str();
-  app.add_option("--compile-memory-mb", compile_mb, "limit of one compile")
+  app_.add_option("--compile-memory-mb", compile_mb_, "limit of one compile")
       ->check(CLI::Range(int64_t{256}, int64_t{1} << 24))
       ->capture_default_str();
-  app.add_flag("--no-promotion-checks", no_checks,
-               "serve compiled code without comparing it with eager first");
-  app.add_flag("--recheck-promotions", options.recheck_promotions,
-               "compare and time again what has a verdict in the cache");
-  app.add_option("--log-level", options.log_level,
-                 "least severity that is logged")
-      ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
-      ->capture_default_str();
+}
+
+void CommandLine::AddChecks() {
+  app_.add_flag("--no-promotion-checks", no_checks_,
+                "serve compiled code without comparing it with eager first");
+  app_.add_flag("--recheck-promotions", options_.recheck_promotions,
+                "compare and time again what has a verdict in the cache");
+}
+
+void CommandLine::CheckRepository() const {
+  if (wait_seconds_ > 0) return;
+  const std::string missing = CLI::ExistingDirectory(options_.model_repository);
+  if (!missing.empty()) {
+    throw CLI::ValidationError("--model-repository", missing);
+  }
+}
+
+void CommandLine::Convert() {
+  if (options_.model_name.empty()) {
+    options_.model_name = NameOfFolder(options_.model_repository);
+  }
+  options_.default_device = *ParseDevice(default_device_);
+  options_.gpu_run_limit = absl::Seconds(gpu_run_seconds_);
+  options_.repository_poll = absl::Seconds(poll_seconds_);
+  options_.repository_wait = absl::Seconds(wait_seconds_);
+  options_.rebucket = absl::Seconds(rebucket_seconds_);
+  options_.drain = absl::Seconds(drain_seconds_);
+  options_.max_request_bytes = request_mb_ << 20;
+  options_.compile_timeout = absl::Seconds(compile_seconds_);
+  options_.compile_memory_bytes = compile_mb_ << 20;
+  options_.promotion_checks = !no_checks_;
+  if (options_.frozen) options_.compiler_python.clear();
+  options_.cache_limits.max_bytes = cache_mb_ << 20;
+  if (cache_days_ > 0)
+    options_.cache_limits.max_age = absl::Hours(24 * cache_days_);
+}
+
+std::optional<Options> CommandLine::Parse(int argc, char** argv,
+                                          int& exit_code) {
   try {
-    app.parse(argc, argv);
-    if (wait_seconds == 0) {
-      const std::string missing =
-          CLI::ExistingDirectory(options.model_repository);
-      if (!missing.empty()) {
-        throw CLI::ValidationError("--model-repository", missing);
-      }
-    }
+    app_.parse(argc, argv);
+    CheckRepository();
   } catch (const CLI::ParseError& error) {
     const bool asked =
         error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
     if (asked) {
-      app.exit(error);
+      app_.exit(error);
     } else {
       std::fprintf(stderr, "stokerd: %s (see stokerd --help)\n", error.what());
     }
     exit_code = asked ? 0 : 2;
     return std::nullopt;
   }
-  if (options.model_name.empty()) {
-    options.model_name = NameOfFolder(options.model_repository);
-  }
-  options.default_device = *ParseDevice(default_device);
-  options.gpu_run_limit = absl::Seconds(gpu_run_seconds);
-  options.repository_poll = absl::Seconds(poll_seconds);
-  options.repository_wait = absl::Seconds(wait_seconds);
-  options.rebucket = absl::Seconds(rebucket_seconds);
-  options.drain = absl::Seconds(drain_seconds);
-  options.max_request_bytes = request_mb << 20;
-  options.compile_timeout = absl::Seconds(compile_seconds);
-  options.compile_memory_bytes = compile_mb << 20;
-  options.promotion_checks = !no_checks;
-  if (options.frozen) options.compiler_python.clear();
-  options.cache_limits.max_bytes = cache_mb << 20;
-  if (cache_days > 0)
-    options.cache_limits.max_age = absl::Hours(24 * cache_days);
-  return options;
+  Convert();
+  return std::move(options_);
+}
+
+}  // namespace
+
+std::optional<Options> ParseOptions(int argc, char** argv, int& exit_code) {
+  return CommandLine().Parse(argc, argv, exit_code);
 }
 
 }  // namespace stoker

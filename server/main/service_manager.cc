@@ -8,9 +8,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "models/model_manager.h"
+#include "rpc/health_client.h"
+#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -43,6 +50,15 @@ FileDescriptor Connect(const std::string& name) {
   return socket;
 }
 
+// Where the server that listens on `listen` finds itself.
+std::string OwnAddress(const std::string& listen, int port) {
+  const std::string host = listen.substr(0, listen.rfind(':'));
+  return absl::StrCat(host == "0.0.0.0" ? "127.0.0.1"
+                      : host == "[::]"  ? "[::1]"
+                                        : host,
+                      ":", port);
+}
+
 }  // namespace
 
 ServiceManager ServiceManager::FromEnvironment() {
@@ -70,6 +86,43 @@ void ServiceManager::TellStatus(const std::string& status) {
   if (status == status_) return;
   status_ = status;
   Tell(absl::StrCat("STATUS=", status));
+}
+
+Watchdog::Watchdog(ServiceManager& services, const std::string& listen,
+                   int port)
+    : services_(services), own_address_(OwnAddress(listen, port)) {}
+
+void Watchdog::Look(absl::Time now) {
+  if (!services_.watchdog().has_value() || now < next_) return;
+  const absl::StatusOr<bool> lives =
+      AskHealth(own_address_, "liveness", *services_.watchdog() / 4);
+  if (lives.ok() && *lives) {
+    services_.Tell("WATCHDOG=1");
+    next_ = now + *services_.watchdog() / 3;
+  } else {
+    spdlog::error("doesn't answer itself: {}",
+                  std::string(lives.status().message()));
+  }
+}
+
+// One line for `systemctl status`.
+std::string ServiceStatus(const ModelManager& manager) {
+  size_t serving = 0;
+  const std::vector<VersionStatus> versions = manager.Index();
+  for (const VersionStatus& version : versions) {
+    if (version.state == VersionState::kServing) ++serving;
+  }
+  const std::string counts =
+      absl::StrCat(serving, " of ", versions.size(), " versions served");
+  for (const VersionStatus& version : versions) {
+    if (version.state == VersionState::kServing || version.reason.empty()) {
+      continue;
+    }
+    return absl::StrCat(counts, "; ", version.model, ":", version.version, " ",
+                        Absl(VersionStateName(version.state)), ": ",
+                        version.reason.substr(0, version.reason.find('\n')));
+  }
+  return counts;
 }
 
 }  // namespace stoker

@@ -14,6 +14,8 @@
 
 namespace stoker {
 
+class ModelManager;
+
 class ServiceManager {
  public:
   // Takes the variables out of the environment: children aren't the service.
@@ -34,5 +36,27 @@ class ServiceManager {
   std::optional<absl::Duration> watchdog_;
   std::string status_;
 };
+
+// Tells the service manager that the process lives when the server answers
+// itself: a process whose threads are stuck doesn't.
+//
+// Not thread-safe.
+class Watchdog {
+ public:
+  // `listen` and `port`: where the gRPC server does. `services` outlives this.
+  Watchdog(ServiceManager& services, const std::string& listen, int port);
+
+  // Once every few seconds; asks the server three times in the interval at
+  // which the service manager wants to hear of it.
+  void Look(absl::Time now);
+
+ private:
+  ServiceManager& services_;
+  const std::string own_address_;
+  absl::Time next_ = absl::InfinitePast();
+};
+
+// One line for `systemctl status`.
+std::string ServiceStatus(const ModelManager& manager);
 
 }  // namespace stoker

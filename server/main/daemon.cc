@@ -1,0 +1,283 @@
+#include "main/daemon.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/cgroup_limits.h"
+#include "base/files.h"
+#include "base/heap_trimmer.h"
+#include "base/status_macros.h"
+#include "base/subprocess.h"
+#include "main/process_age.h"
+#include "main/repository_wait.h"
+#include "main/warm_only.h"
+#include "metrics/catalog.h"
+#include "spdlog/spdlog.h"
+#include "status/status_html.h"
+#include "status/status_json.h"
+
+namespace stoker {
+namespace {
+
+CompileWorkerOptions WorkerOptions(const Options& options) {
+  CompileWorkerOptions worker;
+  if (!options.compiler_python.empty()) {
+    worker.argv = {options.compiler_python, "-m", "compiler.worker"};
+  }
+  worker.working_folder = options.compiler_folder;
+  worker.parallel_jobs = options.compile_jobs;
+  worker.job_timeout = options.compile_timeout;
+  worker.start_timeout = options.compile_timeout;
+  worker.job_memory_bytes = options.compile_memory_bytes;
+  return worker;
+}
+
+ReferenceRun::Options ReferenceOptions(const Options& options) {
+  ReferenceRun::Options reference;
+  if (!options.compiler_python.empty()) {
+    reference.argv = {options.compiler_python, "-m", "compiler.reference"};
+  }
+  reference.working_folder = options.compiler_folder;
+  return reference;
+}
+
+// Resident and not backed by a file that could be dropped.
+int64_t OwnMemory() {
+  const absl::StatusOr<std::string> statm =
+      Files::Real().Read("/proc/self/statm");
+  long size = 0, resident = 0, shared = 0;  // pages
+  if (!statm.ok() || std::sscanf(statm->c_str(), "%ld %ld %ld", &size,
+                                 &resident, &shared) != 3) {
+    return 0;
+  }
+  return int64_t{resident - shared} * sysconf(_SC_PAGESIZE);
+}
+
+// How often the cache's limits are held to.
+constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
+
+// How often house is kept.
+constexpr timespec kHouseInterval = {.tv_sec = 5, .tv_nsec = 0};
+
+}  // namespace
+
+sigset_t Daemon::BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, GpuGuard::kSignal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const Options& options,
+                                                     const sigset_t& signals) {
+  std::unique_ptr<Daemon> daemon(new Daemon(options, signals));
+  RETURN_IF_ERROR(daemon->OpenFiles());
+  daemon->OpenModels();
+  return daemon;
+}
+
+Daemon::Daemon(const Options& options, const sigset_t& signals)
+    : options_(options),
+      signals_(signals),
+      services_(ServiceManager::FromEnvironment()),
+      clock_(Clock::Real()),
+      refusals_(clock_),
+      memory_([] { return MemoryOfGroup(); },
+              [](const GroupMemory& used) {
+                spdlog::error(NearlyOutOfMemory(used, OwnMemory()));
+              },
+              clock_),
+      toolchain_(HostToolchain(
+          options.frozen && options.cxx.empty() ? BuildersCxx() : options.cxx)),
+      machine_(MachineId()),
+      gpus_(options.cuda_library, {.clock = &clock_,
+                                   .metrics = &metrics_,
+                                   .run_limit = options.gpu_run_limit}),
+      reference_(ReferenceOptions(options)) {
+  RecordPhase("runtime");
+  metrics_
+      .Gauge(metric::kBuildInfo, {{"version", STOKER_VERSION},
+                                  {"torch", toolchain_.torch},
+                                  {"march", toolchain_.cpu.march}})
+      .Set(1);
+}
+
+void Daemon::RecordPhase(const char* name) {
+  metrics_.Gauge(metric::kStartupPhaseSeconds, {{"phase", name}})
+      .Set(absl::ToDoubleSeconds(ProcessAge()));
+}
+
+absl::Status Daemon::OpenFiles() {
+  repository_ = ModelRepository::OpenLater(
+      options_.model_repository, options_.model_name, options_.default_device);
+  if (options_.repository_wait == absl::ZeroDuration()) {
+    RETURN_IF_ERROR(repository_->CheckRoot());
+  }
+  absl::StatusOr<std::unique_ptr<KernelCache>> cache =
+      KernelCache::Open({.root = options_.cache,
+                         .layers = options_.cache_layers,
+                         .refusals = &refusals_},
+                        Files::Real(), metrics_);
+  if (!cache.ok()) {
+    return absl::Status(cache.status().code(),
+                        absl::StrCat("--cache ", options_.cache, ": ",
+                                     cache.status().message()));
+  }
+  cache_ = *std::move(cache);
+  return absl::OkStatus();
+}
+
+void Daemon::OpenModels() {
+  broker_ = std::make_unique<CompileBroker>(WorkerOptions(options_), *cache_,
+                                            clock_, metrics_);
+  // Before anything asks torch for a GPU. What is wrong is said by the models
+  // that want one.
+  if (options_.default_device.is_gpu()) gpus_.Find().IgnoreError();
+  loader_ = MakeCpuLoader();
+  first_run_ = std::make_unique<FirstRun>(
+      FirstRun::Options{.argv = {"/proc/self/exe", "first-run"},
+                        .machine = machine_},
+      *cache_);
+  ModelManagerOptions options;
+  options.poll_interval = options_.repository_poll;
+  options.rebucket_interval = options_.rebucket;
+  options.cores = UsableCores();
+  options.toolchain = toolchain_;
+  options.verify_promotions = options_.promotion_checks;
+  options.require_cache = options_.require_cache;
+  options.trust_verdicts = !options_.recheck_promotions;
+  options.first_run = first_run_.get();
+  options.reference = &reference_;
+  options.refusals = &refusals_;
+  options.machine = machine_;
+  options.gpus = [this] { return gpus_.Find(); };
+  manager_ = std::make_unique<ModelManager>(std::move(options), *repository_,
+                                            cache_.get(), broker_.get(),
+                                            *loader_, clock_, metrics_);
+}
+
+absl::StatusOr<int> Daemon::AwaitRepository() const {
+  return stoker::AwaitRepository(*repository_, options_.repository_wait,
+                                 signals_, clock_);
+}
+
+absl::StatusOr<int> Daemon::WarmUp() {
+  ASSIGN_OR_RETURN(const int signal, AwaitRepository());
+  if (signal != 0) return kWarmInterrupted;
+  const int exit_code = WarmOnly(*manager_, signals_, clock_);
+  manager_->Drain(clock_.Now());
+  return exit_code;
+}
+
+absl::StatusOr<int> Daemon::Serve() {
+  RETURN_IF_ERROR(Listen());
+  AnnounceReadiness();
+  ASSIGN_OR_RETURN(int signal, AwaitRepository());
+  if (signal == 0) {
+    manager_->Start();
+    signal = KeepHouse();
+  }
+  Drain(signal);
+  return 0;
+}
+
+absl::Status Daemon::Listen() {
+  status_reader_ = std::make_unique<StatusReader>(
+      *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
+  ASSIGN_OR_RETURN(
+      pages_,
+      PageServer::Start(
+          options_.metrics_listen,
+          {{"/", [this] { return StatusPage(status_reader_->Read()); }},
+           {"/status.json",
+            [this] {
+              return Page{"application/json",
+                          StatusJson(status_reader_->Read()), ""};
+            }},
+           {"/metrics", [this] {
+              return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
+            }}}));
+  const int cores = UsableCores();
+  RpcServerOptions options;
+  options.address = options_.listen;
+  options.server_version = STOKER_VERSION;
+  options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
+  options.loops = std::clamp(cores / 4, 1, 8);
+  ASSIGN_OR_RETURN(rpc_,
+                   RpcServer::Start(options, *manager_, clock_, metrics_));
+  RecordPhase("listening");
+  spdlog::info(
+      "stokerd {} listening: gRPC port {}, metrics port {}; {} cores, {}, "
+      "cache {}",
+      STOKER_VERSION, rpc_->port(), pages_->port(), cores, toolchain_.cpu.march,
+      options_.cache);
+  return absl::OkStatus();
+}
+
+void Daemon::AnnounceReadiness() {
+  manager_->OnReadinessChange([this, server = rpc_.get()] {
+    server->UpdateHealth();
+    const bool ready = manager_->ServerReady();
+    if (ready && !was_ready_) {
+      RecordPhase("ready");
+      services_.Tell("READY=1");
+      spdlog::info("ready {:.3f} s after launch",
+                   absl::ToDoubleSeconds(ProcessAge()));
+    }
+    was_ready_ = ready;
+  });
+}
+
+int Daemon::KeepHouse() {
+  HeapTrimmer trimmer;
+  Watchdog watchdog(services_, options_.listen, rpc_->port());
+  absl::Time next_eviction = clock_.Now() + absl::Seconds(5);
+  for (;;) {
+    const int signal = sigtimedwait(&signals_, nullptr, &kHouseInterval);
+    if (signal > 0) return signal;
+    const absl::Time now = clock_.Now();
+    trimmer.Look(now);
+    gpus_.UpdateMetrics();
+    Subprocess::ReapOrphans();
+    watchdog.Look(now);
+    services_.TellStatus(ServiceStatus(*manager_));
+    if (now < next_eviction) continue;
+    cache_->Evict(options_.cache_limits, now);
+    next_eviction = now + kEvictionInterval;
+  }
+}
+
+void Daemon::Drain(int signal) {
+  services_.Tell("STOPPING=1");
+  const bool gpu_lost = signal == GpuGuard::kSignal;
+  if (gpu_lost) GpuGuard::EndWithin(options_.drain + absl::Seconds(1));
+  const absl::Time deadline = clock_.Now() + options_.drain;
+  spdlog::info("{}: draining for at most {}",
+               gpu_lost ? "a GPU is lost" : strsignal(signal),
+               absl::FormatDuration(options_.drain));
+  // Running calls are answered by the batchers, so the models go after the
+  // wire.
+  rpc_->Shutdown(deadline);
+  if (gpu_lost) {
+    // Every call is answered. What is left would free memory of a GPU that
+    // refuses every call, where torch's destructors abort.
+    spdlog::info("stopped");
+    std::fflush(nullptr);
+    _exit(GpuGuard::kExitCode);
+  }
+  manager_->Drain(deadline);
+  rpc_.reset();
+  spdlog::info("stopped");
+}
+
+}  // namespace stoker

@@ -1,0 +1,100 @@
+// stokerd from its options to its exit code: the composition root. Members are
+// made in the order in which they own each other, and end in the reverse.
+//
+// Everything here is called by the main thread, which has blocked `signals` in
+// every thread; what other threads call is said.
+#pragma once
+
+#include <signal.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/memory_watch.h"
+#include "compile_broker/compile_broker.h"
+#include "kernel_cache/kernel_cache.h"
+#include "main/gpu_guard.h"
+#include "main/options.h"
+#include "main/service_manager.h"
+#include "metrics/metrics.h"
+#include "metrics/page_server.h"
+#include "metrics/recent_refusals.h"
+#include "models/first_run.h"
+#include "models/model_manager.h"
+#include "models/reference_run.h"
+#include "repository/model_repository.h"
+#include "rpc/rpc_server.h"
+#include "runner/executable_loader.h"
+#include "runner/toolchain.h"
+#include "status/status.h"
+
+namespace stoker {
+
+class Daemon {
+ public:
+  // Blocks, in the calling thread and those that it makes, the signals that
+  // end a daemon; from then on they are waited for.
+  static sigset_t BlockSignals();
+
+  // Opens the repository (unless it is to be waited for), the cache and what
+  // compiles; nothing listens yet. The status is for people, with the flag.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Open(const Options& options,
+                                                      const sigset_t& signals);
+
+  // --warm-only: fills the cache, prints what came of it; the exit code. An
+  // error where there is no repository.
+  absl::StatusOr<int> WarmUp();
+
+  // Serves until a signal comes, then drains; the exit code. An error where it
+  // can't listen, or there is no repository. Does not return when a GPU is
+  // lost.
+  absl::StatusOr<int> Serve();
+
+ private:
+  explicit Daemon(const Options& options, const sigset_t& signals);
+
+  // Open's steps.
+  absl::Status OpenFiles();
+  void OpenModels();
+
+  // Serve's steps.
+  absl::Status Listen();
+  void AnnounceReadiness();  // on the lifecycle thread, from then on
+  // The signal that ended it.
+  int KeepHouse();
+  void Drain(int signal);
+
+  void RecordPhase(const char* name);
+  // The signal that came first, or 0.
+  absl::StatusOr<int> AwaitRepository() const;
+
+  const Options options_;
+  const sigset_t signals_;
+  ServiceManager services_;
+  Clock& clock_;
+  MetricRegistry metrics_;
+  RecentRefusals refusals_;
+  const MemoryWatch memory_;
+  const Toolchain toolchain_;
+  const std::string machine_;
+
+  std::unique_ptr<ModelRepository> repository_;
+  std::unique_ptr<KernelCache> cache_;
+  std::unique_ptr<CompileBroker> broker_;
+  GpuGuard gpus_;
+  std::unique_ptr<ExecutableLoader> loader_;
+  std::unique_ptr<FirstRun> first_run_;
+  const ReferenceRun reference_;
+  std::unique_ptr<ModelManager> manager_;
+
+  std::unique_ptr<StatusReader> status_reader_;
+  std::unique_ptr<PageServer> pages_;
+  std::unique_ptr<RpcServer> rpc_;
+  bool was_ready_ = false;  // lifecycle thread only
+};
+
+}  // namespace stoker
