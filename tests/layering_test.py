@@ -1,4 +1,4 @@
-"""Holds the include graph of server/ to the rooms' floors: calls go down the stairs only.
+"""Holds server/ to its rooms: who may use whose types, through which doors (server/rooms.toml).
 
 Pure text, no build needed. `violations` is also run on planted faults, so that this test cannot
 pass by seeing nothing.
@@ -7,35 +7,54 @@ pass by seeing nothing.
 from __future__ import annotations
 
 import re
+import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+FLOORS = ("tools", "workshop", "shopfront")
 
-TOOLS = {"base", "metrics", "tensor"}
-WORKSHOP = {"repository", "kernel_cache", "compile_broker", "runner", "promotion", "planning"}
 
-# What each room may include besides the standard library, abseil and itself.
-ALLOWED: dict[str, set[str]] = {
-    "base": set(),
-    "metrics": {"base"},
-    "tensor": {"base"},
-    "repository": {"base", "tensor"},
-    "kernel_cache": TOOLS,
-    "compile_broker": TOOLS | {"kernel_cache"},
-    "runner": TOOLS,
-    "promotion": TOOLS | {"runner"},
-    "planning": {"base", "tensor", "repository", "kernel_cache", "compile_broker", "runner", "promotion"},
-    "batching": TOOLS,
-    "models": TOOLS | WORKSHOP | {"batching"},
-    "rpc": TOOLS | {"models"},
-    "status": TOOLS | {"models"},
-    "ctl": TOOLS | WORKSHOP | {"rpc"},
-    "main": TOOLS | WORKSHOP | {"batching", "models", "rpc", "status"},
-}
+@dataclass(frozen=True)
+class Room:
+    """A table of rooms.toml."""
+
+    floor: str
+    charter: str
+    sees: tuple[str, ...]
+    doors: frozenset[str] | None  # None: every header is one
+
+    def may_use(self, header: str) -> bool:
+        """Types of that header, however they came."""
+        return header.split("/")[0] in self.sees or header in self.sees
+
+    def rooms_seen(self) -> set[str]:
+        """Wholly or in part."""
+        return {entry.split("/")[0] for entry in self.sees}
+
+    def has_door(self, header: str) -> bool:
+        return self.doors is None or header.split("/", 1)[1] in self.doors
+
+
+def read_rooms(text: str) -> dict[str, Room]:
+    """The rooms in the order in which they stand there."""
+    return {
+        name: Room(
+            floor=table["floor"],
+            charter=table["charter"],
+            sees=tuple(table["sees"]),
+            doors=frozenset(table["doors"]) if "doors" in table else None,
+        )
+        for name, table in tomllib.loads(text).items()
+    }
+
+
+ROOMS = read_rooms((REPOSITORY / "server/rooms.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -68,6 +87,15 @@ CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 PARTS = {
     "health_client": "rpc", "metrics_page": "metrics", CUDA_ROOM: "runner", "toolchain": "runner", "verdict": "promotion",
 }
+# A type that a header declares, also inside another one.
+DECLARED = re.compile(
+    r"^[ \t]*(?:(?:class|struct|enum|enum[ \t]+class)[ \t]+(?:ABSL_\w+[ \t]+)?(\w+)[^;{()]*\{|using[ \t]+(\w+)[ \t]*=)",
+    re.MULTILINE,
+)
+OUTERMOST = re.compile(r"^(?:class|struct|enum class)[ \t]+(\w+)[^;{()]*\{", re.MULTILINE)
+TEXT = re.compile(r'"(?:\\.|[^"\\\n])*"')
+# Neither what another name or an object leads to, `Batch::Slot` or `options.Kind`, nor a call.
+NAME = re.compile(r"(?<![\w:.>])[A-Z]\w+\b(?!\()")
 CMAKE_SECTIONS = {"NAME", "SRCS", "DEPS", "LIBS", "PRIVATE_LIBS"}
 
 
@@ -79,6 +107,25 @@ def sources(server: Path) -> list[Path]:
 def includes(path: Path) -> list[tuple[str, str]]:
     """(quote, target) of each include line."""
     return INCLUDE.findall(path.read_text())
+
+
+@cache
+def code(path: Path) -> str:
+    """A file without comments, include lines and texts."""
+    return TEXT.sub('""', INCLUDE.sub("", COMMENT.sub("", path.read_text())))
+
+
+def homes(server: Path) -> dict[str, str]:
+    """The header that declares a type of its room's; not of names that other files declare too."""
+    files: dict[str, set[str]] = defaultdict(set)
+    outermost: dict[str, str] = {}
+    for path in sources(server):
+        name = path.relative_to(server).as_posix()
+        for first, second in DECLARED.findall(code(path)):
+            files[first or second].add(name)
+        if path.suffix == ".h":
+            outermost |= {first: name for first in OUTERMOST.findall(code(path))}
+    return {declared: header for declared, header in outermost.items() if files[declared] == {header}}
 
 
 def reachable(start: Path, server: Path) -> Iterator[str]:
@@ -95,24 +142,36 @@ def reachable(start: Path, server: Path) -> Iterator[str]:
                 waiting.append(server / target)
 
 
-def file_violations(path: Path, server: Path) -> Iterator[str]:
-    """What is wrong with one file's includes and calls."""
-    name = path.relative_to(server).as_posix()
+def include_violations(name: str, path: Path, server: Path, rooms: dict[str, Room]) -> Iterator[str]:
+    """What is wrong with a file's own includes."""
     room = name.split("/")[0]
-    if room not in ALLOWED or "/" not in name:
-        yield f"{name}: is in no known room"
-        return
     for quote, target in includes(path):
         first = target.split("/")[0]
-        if first in ALLOWED and "/" in target:
-            if first != room and first not in ALLOWED[room]:
+        if first in rooms and "/" in target:
+            if first != room and not rooms[room].may_use(target):
                 yield f"{name}: includes {target}, but {room} may not see {first}"
+            elif first != room and not rooms[first].has_door(target):
+                yield f"{name}: includes {target}, which is no door of {first}"
             if quote == "<":
                 yield f"{name}: includes <{target}>, expected quotes"
             if not (server / target).is_file():
                 yield f"{name}: includes {target}, which does not exist"
         elif quote == '"' and (path.parent / target).exists():
             yield f'{name}: includes "{target}", expected a path from server/'
+
+
+def file_violations(path: Path, server: Path, rooms: dict[str, Room], types: dict[str, str]) -> Iterator[str]:
+    """What is wrong with one file's includes, types and calls."""
+    name = path.relative_to(server).as_posix()
+    room = name.split("/")[0]
+    if room not in rooms or "/" not in name:
+        yield f"{name}: is in no known room"
+        return
+    yield from include_violations(name, path, server, rooms)
+    for used in sorted(set(NAME.findall(code(path)))):
+        home = types.get(used, name)
+        if not home.startswith(f"{room}/") and not rooms[room].may_use(home):
+            yield f"{name}: uses {used} of {home}, but {room} may not see {home.split('/')[0]}"
     for fenced in FENCED:
         if room in fenced.rooms:
             continue
@@ -127,8 +186,8 @@ def file_violations(path: Path, server: Path) -> Iterator[str]:
         yield f"{name}: asks abseil for the time, expected base/clock.h"
 
 
-def cmake_violations(server: Path) -> Iterator[str]:
-    """DEPS of the room() calls, held to the same table."""
+def cmake_violations(server: Path, rooms: dict[str, Room]) -> Iterator[str]:
+    """DEPS of the room() calls, held to the same rooms."""
     for path in sorted(server.rglob("CMakeLists.txt")):
         for call in CMAKE_ROOM.findall(path.read_text()):
             sections: dict[str, list[str]] = {}
@@ -144,28 +203,58 @@ def cmake_violations(server: Path) -> Iterator[str]:
                 if dep == CUDA_ROOM:
                     yield f"{path.relative_to(server)}: {name} depends on {dep}, which only libstoker_cuda.so links"
                 of = PARTS.get(dep, dep)
-                if of != room and of not in ALLOWED.get(room, set()):
+                if of != room and (room not in rooms or of not in rooms[room].rooms_seen()):
                     yield f"{path.relative_to(server)}: {room} depends on {dep}, which it may not see"
 
 
-def violations(server: Path) -> list[str]:
+def unused(server: Path, rooms: dict[str, Room]) -> Iterator[str]:
+    """What rooms.toml allows and nobody does."""
+    taken: dict[str, set[str]] = {name: set() for name in rooms}
+    for path in sources(server):
+        room = path.relative_to(server).parts[0]
+        taken.setdefault(room, set()).update(t for _, t in includes(path) if t.split("/")[0] in rooms.keys() - {room})
+    for name, room in rooms.items():
+        for entry in room.sees:
+            if not any(header == entry or header.split("/")[0] == entry for header in taken[name]):
+                yield f"rooms.toml: {name} sees {entry}, and includes nothing of it"
+        for door in sorted(room.doors or ()):
+            if not any(f"{name}/{door}" in headers for headers in taken.values()):
+                yield f"rooms.toml: {name} has the door {door}, which no other room includes"
+
+
+def violations(server: Path, rooms: dict[str, Room] = ROOMS) -> list[str]:
     """Every broken rule below `server`."""
-    found = [v for path in sources(server) for v in file_violations(path, server)]
-    return found + list(cmake_violations(server))
+    types = homes(server)
+    found = [v for path in sources(server) for v in file_violations(path, server, rooms, types)]
+    return found + list(cmake_violations(server, rooms))
 
 
 def test_server_is_layered() -> None:
     server = REPOSITORY / "server"
-    assert {p.relative_to(server).parts[0] for p in sources(server)} == set(ALLOWED)
+    assert {p.relative_to(server).parts[0] for p in sources(server)} == set(ROOMS)
     assert violations(server) == []
+    assert list(unused(server, ROOMS)) == []
 
 
-def test_the_table_has_no_cycle() -> None:
-    order = list(ALLOWED)
-    for room, allowed in ALLOWED.items():
-        assert room not in allowed
-        # The table is written from the ground up.
-        assert all(order.index(below) < order.index(room) for below in allowed)
+def test_the_rooms_stand_on_each_other() -> None:
+    order = list(ROOMS)
+    floors = [FLOORS.index(room.floor) for room in ROOMS.values()]
+    assert floors == sorted(floors)
+    for name, room in ROOMS.items():
+        # They are written from the ground up.
+        assert all(order.index(below) < order.index(name) for below in room.rooms_seen()), name
+
+
+def test_every_room_has_a_charter_of_one_sentence() -> None:
+    for name, room in ROOMS.items():
+        assert re.fullmatch(r"[A-Z][^.?!]*( [^.?!]*)*\.", room.charter), name
+
+
+def test_the_manual_says_what_the_rooms_are_for() -> None:
+    manual = (REPOSITORY / "server/README.md").read_text()
+    rows = re.findall(r"^\| (\w*) ?\| `(\w+)` \| (.*) \|$", manual, re.MULTILINE)
+    said = {name: charter for _, name, charter in rows if name in ROOMS}
+    assert said == {name: room.charter for name, room in ROOMS.items()}
 
 
 def plant(server: Path, files: dict[str, str]) -> None:
@@ -174,13 +263,15 @@ def plant(server: Path, files: dict[str, str]) -> None:
         "base/clock.cc": "#include <time.h>\nauto t = absl::Now();\n",
         "base/clock.h": "#pragma once\n",
         "metrics/metrics.cc": '#include "prometheus/counter.h"\n#include "base/clock.h"\n',
-        "runner/executable.h": '#pragma once\n#include "base/clock.h"\n',
+        "runner/executable.h": '#pragma once\n#include "base/clock.h"\nclass Executable {};\n',
         "runner/private.h": "#pragma once\n#include <ATen/ATen.h>\n",
         "runner/executable.cc": '#include "runner/executable.h"\n#include "runner/private.h"\n',
         "models/model.h": '#pragma once\n#include "runner/executable.h"\n// not absl::Now()\n',
         "runner/cuda/gpu.cc": '#include "runner/executable.h"\n#include <cuda_runtime_api.h>\n',
         "rpc/server.h": "#pragma once\n#include <grpcpp/grpcpp.h>\n",
-        "rpc/server.cc": '#include "grpc_service.pb.h"\n#include "models/model.h"\n',
+        # Names that aren't runner's: in a comment, in a text, of others, and calls.
+        "rpc/server.cc": '#include "grpc_service.pb.h"\n#include "models/model.h"\n// An Executable.\n'
+        'auto a = "Executable" + other::Executable() + it.Executable + Executable(1);\n',
         "main/main.cc": '#include "rpc/server.h"\n#include "models/model.h"\n',
         "models/CMakeLists.txt": "room(NAME models\n  SRCS model.cc\n  DEPS base runner LIBS x)\n",
     }
@@ -190,9 +281,14 @@ def plant(server: Path, files: dict[str, str]) -> None:
         path.write_text(text)
 
 
+# Those of the planted trees: one door, the rest is open.
+PLANTED = {name: replace(room, doors=None) for name, room in ROOMS.items()}
+PLANTED["runner"] = replace(ROOMS["runner"], doors=frozenset({"executable.h"}))
+
+
 def test_a_clean_tree_passes(tmp_path: Path) -> None:
     plant(tmp_path, {})
-    assert violations(tmp_path) == []
+    assert violations(tmp_path, PLANTED) == []
 
 
 @pytest.mark.parametrize(
@@ -212,6 +308,10 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("runner/x.cc", "#include <c10/cuda/CUDAStream.h>", "CUDA stays in runner/cuda/"),
         ("runner/x.cc", '#include "runner/cuda/gpu.h"', "CUDA stays in runner/cuda/"),
         ("runner/CMakeLists.txt", "room(NAME runner SRCS a.cc DEPS runner_cuda)", "only libstoker_cuda.so links"),
+        ("models/x.cc", '#include "runner/private.h"', "which is no door of runner"),
+        # Through models/model.h.
+        ("rpc/x.cc", "Executable* executable;", "uses Executable of runner/executable.h"),
+        ("rpc/x.h", "std::vector<Executable> all;", "uses Executable of runner/executable.h"),
         ("runner/executable.h", '#include "runner/private.h"', "models/model.h: sees ATen/ATen.h"),
         ("batching/x.cc", "#include <grpcpp/server.h>", "gRPC or protobuf stays in main, rpc"),
         ("models/x.cc", '#include "grpc_service.pb.h"', "gRPC or protobuf stays in main, rpc"),
@@ -231,4 +331,13 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
 )
 def test_a_planted_violation_is_found(tmp_path: Path, name: str, text: str, expected: str) -> None:
     plant(tmp_path, {name: text + "\n"})
-    assert [v for v in violations(tmp_path) if expected in v]
+    assert [v for v in violations(tmp_path, PLANTED) if expected in v]
+
+
+def test_what_is_allowed_and_not_used_is_found(tmp_path: Path) -> None:
+    plant(tmp_path, {})
+    found = list(unused(tmp_path, PLANTED))
+    assert "rooms.toml: rpc sees batching/infer_task.h, and includes nothing of it" in found
+    assert not [v for v in found if "rpc sees models" in v or "door executable.h" in v]
+    shut = PLANTED | {"models": replace(ROOMS["models"], doors=frozenset({"model.h", "other.h"}))}
+    assert "rooms.toml: models has the door other.h, which no other room includes" in list(unused(tmp_path, shut))
