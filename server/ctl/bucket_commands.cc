@@ -5,13 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
+#include "ctl/command_line.h"
 #include "ctl/output.h"
 #include "ctl/planned_buckets.h"
+#include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
 #include "planning/placement.h"
 #include "planning/traffic.h"
@@ -185,6 +188,58 @@ absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
   Print(absl::StrCat("\n# in model.yaml, in place of what it says of these\n",
                      yaml));
   return 0;
+}
+
+void AddBucketsCommand(CommandLine& line) {
+  struct Arguments {
+    RepositoryArguments repository;
+    int max_buckets = 0;
+    double max_compile_seconds = 0;
+    int64_t max_artifact_mb = 0;
+
+    BucketLimits Limits() const {
+      BucketLimits limits{.max_buckets = max_buckets,
+                          .max_compile_seconds = std::nullopt,
+                          .max_artifact_bytes = std::nullopt};
+      if (max_compile_seconds > 0) {
+        limits.max_compile_seconds = max_compile_seconds;
+      }
+      if (max_artifact_mb > 0) {
+        limits.max_artifact_bytes = max_artifact_mb << 20;
+      }
+      return limits;
+    }
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& buckets = line.Add(
+      line.app(), "buckets", "the buckets that a model's traffic asks for",
+      [&line, arguments](KernelCache& cache) {
+        return arguments->repository.Plan(
+            cache, line.json(),
+            [&](const PlanCommands& with, const std::string& model) {
+              return BucketCommands{.cache = with.cache,
+                                    .repository = with.repository,
+                                    .toolchain = with.toolchain,
+                                    .cores = with.cores,
+                                    .json = with.json}
+                  .Propose(model, arguments->Limits());
+            });
+      });
+  buckets.add_option("model", arguments->repository.model, "the model")
+      ->required();
+  arguments->repository.AddOptions(buckets)->required();
+  buckets
+      .add_option("--max-buckets", arguments->max_buckets,
+                  "no more than this; as many as today unless given")
+      ->check(CLI::Range(1, kMostBuckets));
+  buckets
+      .add_option("--max-compile-seconds", arguments->max_compile_seconds,
+                  "no more than can be compiled in this time, one by one")
+      ->check(CLI::PositiveNumber);
+  buckets
+      .add_option("--max-artifact-mb", arguments->max_artifact_mb,
+                  "no more than have artifacts of this size, all together")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
 }
 
 }  // namespace stoker

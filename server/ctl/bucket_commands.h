@@ -12,6 +12,8 @@
 
 namespace stoker {
 
+class CommandLine;
+
 struct BucketCommands {
   KernelCache& cache;
   ModelRepository& repository;
@@ -25,5 +27,7 @@ struct BucketCommands {
   absl::StatusOr<int> Propose(const std::string& model,
                               BucketLimits limits) const;
 };
+
+void AddBucketsCommand(CommandLine& line);
 
 }  // namespace stoker

@@ -1,15 +1,21 @@
 #include "ctl/cache_commands.h"
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
+#include "ctl/command_line.h"
 #include "ctl/entry_info.h"
 #include "ctl/output.h"
+#include "ctl/pack_commands.h"
+#include "ctl/plan_commands.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
@@ -46,6 +52,34 @@ void PrintMembers(const std::string& title, const Json& object) {
                value.is_string() ? value.get<std::string>() : value.dump()});
   }
   Print("\n" + table.Text());
+}
+
+void AddCollectCommand(CommandLine& line, CLI::App& to) {
+  struct Arguments {
+    int64_t max_mb = 0;
+    int max_age_days = 0;
+    bool dry_run = false;
+
+    CacheLimits Limits() const {
+      CacheLimits limits{.max_bytes = max_mb << 20};
+      if (max_age_days > 0) limits.max_age = absl::Hours(24 * max_age_days);
+      return limits;
+    }
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& gc = line.Add(
+      to, "gc", "let go what is old or too much",
+      [&line, arguments](KernelCache& cache) {
+        return CacheCommands{cache, Clock::Real(), line.json()}.Collect(
+            arguments->Limits(), arguments->dry_run);
+      });
+  gc.add_option("--max-mb", arguments->max_mb,
+                "size at which the least recently used go; 0: none do")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  gc.add_option("--max-age-days", arguments->max_age_days,
+                "time since an entry was last used; 0: any")
+      ->check(CLI::Range(0, 36500));
+  gc.add_flag("--dry-run", arguments->dry_run, "only say what would go");
 }
 
 }  // namespace
@@ -260,6 +294,58 @@ absl::StatusOr<int> CacheCommands::Pin(const std::string& prefix,
                        pinned ? " is pinned\n" : " is not pinned any more\n"));
   }
   return 0;
+}
+
+void AddCacheCommands(CommandLine& line) {
+  CLI::App& to = *line.app().add_subcommand("cache", "the kernel cache");
+  to.require_subcommand(1);
+  to.fallthrough();
+  // A command that is about one entry, whose key may be left out unless it is
+  // `required`.
+  using OfEntry = std::function<absl::StatusOr<int>(const CacheCommands&,
+                                                    const std::string& key)>;
+  const auto add = [&](const char* name, const char* help, OfEntry run,
+                       bool required = true) -> CLI::App& {
+    const auto key = std::make_shared<std::string>();
+    CLI::App& command =
+        line.Add(to, name, help, [&line, key, run](KernelCache& cache) {
+          return run({cache, Clock::Real(), line.json()}, *key);
+        });
+    command
+        .add_option("key", *key,
+                    "the entry's key, or as much of its beginning as tells "
+                    "it from others")
+        ->required(required);
+    return command;
+  };
+  line.Add(to, "list", "its entries", [&line](KernelCache& cache) {
+    return CacheCommands{cache, Clock::Real(), line.json()}.List();
+  });
+  add("show", "one entry: factors, files, notes", &CacheCommands::Show);
+  AddCacheExplainCommand(line, to);
+  add("verify", "read every byte; set aside what is damaged",
+      &CacheCommands::Verify, /*required=*/false);
+  const auto other = std::make_shared<std::string>();
+  add("diff", "factors that differ",
+      [other](const CacheCommands& cache, const std::string& key) {
+        return cache.Diff(key, *other);
+      })
+      .add_option("other", *other, "the other entry's key")
+      ->required();
+  line.Add(to, "stats", "entries, bytes and compile time by model",
+           [&line](KernelCache& cache) {
+             return CacheCommands{cache, Clock::Real(), line.json()}.Stats();
+           });
+  AddCollectCommand(line, to);
+  add("pin", "never let it go",
+      [](const CacheCommands& cache, const std::string& key) {
+        return cache.Pin(key, true);
+      });
+  add("unpin", "undo pin",
+      [](const CacheCommands& cache, const std::string& key) {
+        return cache.Pin(key, false);
+      });
+  AddPackCommands(line, to);
 }
 
 }  // namespace stoker

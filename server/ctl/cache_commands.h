@@ -13,6 +13,8 @@
 
 namespace stoker {
 
+class CommandLine;
+
 inline constexpr int kFound = 1;
 
 struct CacheCommands {
@@ -33,5 +35,8 @@ struct CacheCommands {
   absl::StatusOr<int> Collect(const CacheLimits& limits, bool dry_run) const;
   absl::StatusOr<int> Pin(const std::string& prefix, bool pinned) const;
 };
+
+// With those of packs, and `explain`.
+void AddCacheCommands(CommandLine& line);
 
 }  // namespace stoker

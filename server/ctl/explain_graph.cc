@@ -4,11 +4,13 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -16,10 +18,13 @@
 #include "base/communicate.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
+#include "compile_broker/compiler_folder.h"
 #include "ctl/cache_commands.h"
+#include "ctl/command_line.h"
 #include "ctl/graph_report.h"
 #include "ctl/output.h"
 #include "ctl/planned_buckets.h"
+#include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
 #include "tensor/shape_bucket.h"
 
@@ -181,6 +186,46 @@ absl::StatusOr<int> ExplainGraph(const PlanCommands& with,
   const bool complete = report.value("not_compiled", Json()).is_null() &&
                         report.value("not_run", Json()).is_null();
   return complete ? 0 : kFound;
+}
+
+void AddExplainGraphCommand(CommandLine& line) {
+  struct Arguments {
+    RepositoryArguments repository;
+    GraphQuestion question = {.model = "",
+                              .bucket = "",
+                              .html = "",
+                              .compiler_python = "python3",
+                              .compiler_folder = DefaultCompilerFolder()};
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& explain = line.Add(
+      line.app(), "explain-graph",
+      "what a graph is made of, what is compiled from it, and its run time",
+      [&line, arguments](KernelCache& cache) {
+        return arguments->repository.Plan(
+            cache, line.json(),
+            [&](const PlanCommands& with, const std::string& model) {
+              GraphQuestion question = arguments->question;
+              question.model = model;
+              return ExplainGraph(with, question);
+            });
+      },
+      // The compiler's own caches lie there.
+      CommandLine::Folder::kIsMade);
+  explain.add_option("model", arguments->repository.model, "the model")
+      ->required();
+  arguments->repository.AddOptions(explain)->required();
+  GraphQuestion& question = arguments->question;
+  explain.add_option("--bucket", question.bucket,
+                     "such as batch=8,tokens=32; the largest unless given");
+  explain.add_option("--html", question.html,
+                     "file to write it to as one page, with pictures");
+  explain
+      .add_option("--compiler-python", question.compiler_python,
+                  "as for stokerd")
+      ->capture_default_str();
+  explain.add_option("--compiler-folder", question.compiler_folder,
+                     "as for stokerd");
 }
 
 }  // namespace stoker

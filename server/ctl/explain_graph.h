@@ -9,6 +9,8 @@
 
 namespace stoker {
 
+class CommandLine;
+
 struct GraphQuestion {
   std::string model;
   std::string bucket;           // "batch=8,tokens=32"; empty: the largest
@@ -24,5 +26,7 @@ struct GraphQuestion {
 // words when it fails.
 absl::StatusOr<int> ExplainGraph(const PlanCommands& with,
                                  const GraphQuestion& question);
+
+void AddExplainGraphCommand(CommandLine& line);
 
 }  // namespace stoker

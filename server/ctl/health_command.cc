@@ -1,6 +1,10 @@
 #include "ctl/health_command.h"
 
+#include <memory>
+
+#include "CLI/CLI.hpp"
 #include "base/status_macros.h"
+#include "ctl/command_line.h"
 #include "ctl/output.h"
 #include "nlohmann/json.hpp"
 #include "rpc/health_client.h"
@@ -17,6 +21,33 @@ absl::StatusOr<int> ShowHealth(const std::string& address,
     Print(serves ? "serving\n" : "not serving\n");
   }
   return serves ? 0 : 1;
+}
+
+void AddHealthCommand(CommandLine& line) {
+  struct Arguments {
+    std::string service;
+    std::string address = "127.0.0.1:8001";
+    double timeout_seconds = 3;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& health = line.AddWithoutCache(
+      line.app(), "health",
+      "whether a running daemon serves: exit code 0, else 1",
+      [&line, arguments] {
+        return ShowHealth(arguments->address, arguments->service,
+                          absl::Seconds(arguments->timeout_seconds),
+                          line.json());
+      });
+  health.add_option("service", arguments->service,
+                    "a model, liveness, readiness or startup; the daemon "
+                    "itself unless given");
+  health.add_option("--grpc", arguments->address, "the daemon's gRPC address")
+      ->capture_default_str();
+  health
+      .add_option("--timeout-seconds", arguments->timeout_seconds,
+                  "how long to wait for its answer")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
 }
 
 }  // namespace stoker

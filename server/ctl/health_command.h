@@ -9,11 +9,15 @@
 
 namespace stoker {
 
+class CommandLine;
+
 // `address`: host:port. `service`: as the daemon's health service names it; ""
 // for the daemon itself. Returns 0 when it serves and 1 when it doesn't; the
 // status of rpc/health_client.h when it can't be asked.
 absl::StatusOr<int> ShowHealth(const std::string& address,
                                const std::string& service,
                                absl::Duration timeout, bool json);
+
+void AddHealthCommand(CommandLine& line);
 
 }  // namespace stoker

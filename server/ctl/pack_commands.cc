@@ -1,14 +1,19 @@
 #include "ctl/pack_commands.h"
 
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
+#include "ctl/command_line.h"
+#include "ctl/entry_info.h"
 #include "ctl/output.h"
+#include "ctl/repository_arguments.h"
 #include "kernel_cache/oci_layout.h"
 #include "kernel_cache/pack.h"
 #include "nlohmann/json.hpp"
@@ -153,6 +158,107 @@ absl::StatusOr<int> InspectPack(const PackPlaceArgument& from,
                      HumanBytes(BytesOf(pack.index)), ", ",
                      Signer(pack.signature), "\n"));
   return 0;
+}
+
+namespace {
+
+void AddPlace(CLI::App& to, PackPlaceArgument& place, const char* file) {
+  to.add_option("pack", place.file, file);
+  to.add_option("--oci", place.oci_folder,
+                "folder of an OCI image layout, in place of a file");
+  to.add_option("--tag", place.oci_tag, "tag in it")->capture_default_str();
+}
+
+void AddTrust(CLI::App& to, std::vector<std::string>& trusted) {
+  to.add_option("--trust", trusted,
+                "public key (PEM) whose signature is accepted; may be "
+                "given again");
+}
+
+struct ExportArguments {
+  PackPlaceArgument place;
+  std::vector<std::string> keys;
+  std::string signing_key;
+  RepositoryArguments repository;
+
+  // The keys that were named, else what the repository needs, else all.
+  absl::StatusOr<std::vector<ArtifactKey>> ChosenKeys(KernelCache& cache,
+                                                      bool json) const {
+    if (keys.empty() && !repository.repository.empty()) {
+      return repository.Plan(cache, json, &PlanCommands::Keys);
+    }
+    if (keys.empty()) return cache.Keys();
+    std::vector<ArtifactKey> chosen;
+    for (const std::string& prefix : keys) {
+      ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(cache, prefix));
+      chosen.push_back(entry.key);
+    }
+    return chosen;
+  }
+};
+
+void AddExportCommand(CommandLine& line, CLI::App& to) {
+  const auto arguments = std::make_shared<ExportArguments>();
+  CLI::App& command =
+      line.Add(to, "export", "write entries as one file, a pack",
+               [&line, arguments](KernelCache& cache) -> absl::StatusOr<int> {
+                 ASSIGN_OR_RETURN(const std::vector<ArtifactKey> keys,
+                                  arguments->ChosenKeys(cache, line.json()));
+                 return PackCommands{cache, line.json()}.Export(
+                     keys, arguments->place, arguments->signing_key);
+               });
+  AddPlace(command, arguments->place, "file to write");
+  command.add_option("--key", arguments->keys,
+                     "an entry to take along; may be given again");
+  command.add_option("--sign", arguments->signing_key,
+                     "private key (PEM, Ed25519) to sign it with");
+  command.add_option("--model", arguments->repository.model,
+                     "take along what this model of the repository needs");
+  arguments->repository.AddOptions(command)->description(
+      "take along what it needs, and fail when something is missing");
+}
+
+void AddImportCommand(CommandLine& line, CLI::App& to) {
+  struct Arguments {
+    PackPlaceArgument place;
+    std::vector<std::string> trusted;
+    bool allow_unsigned = false;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& command = line.Add(
+      to, "import", "check a pack and add what is new",
+      [&line, arguments](KernelCache& cache) {
+        return PackCommands{cache, line.json()}.Import(
+            arguments->place, arguments->trusted, arguments->allow_unsigned);
+      },
+      CommandLine::Folder::kIsMade);
+  AddPlace(command, arguments->place, "file to read");
+  AddTrust(command, arguments->trusted);
+  command.add_flag("--allow-unsigned", arguments->allow_unsigned,
+                   "also accept what nobody, or nobody known, has signed");
+}
+
+void AddInspectCommand(CommandLine& line, CLI::App& to) {
+  struct Arguments {
+    PackPlaceArgument place;
+    std::vector<std::string> trusted;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& command = line.AddWithoutCache(
+      to, "inspect", "what a pack holds, fits, and who signed it",
+      [&line, arguments] {
+        return InspectPack(arguments->place, arguments->trusted, line.json());
+      });
+  AddPlace(command, arguments->place, "file to read");
+  AddTrust(command, arguments->trusted);
+}
+
+}  // namespace
+
+void AddPackCommands(CommandLine& line, CLI::App& to) {
+  AddExportCommand(line, to);
+  AddImportCommand(line, to);
+  AddInspectCommand(line, to);
 }
 
 }  // namespace stoker

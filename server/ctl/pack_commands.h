@@ -10,7 +10,13 @@
 #include "absl/status/statusor.h"
 #include "kernel_cache/kernel_cache.h"
 
+namespace CLI {
+class App;
+}  // namespace CLI
+
 namespace stoker {
+
+class CommandLine;
 
 // A file, or a tag of an OCI image layout.
 struct PackPlaceArgument {
@@ -40,5 +46,8 @@ struct PackCommands {
 absl::StatusOr<int> InspectPack(const PackPlaceArgument& from,
                                 const std::vector<std::string>& trusted,
                                 bool json);
+
+// Those three; `to` is `cache`.
+void AddPackCommands(CommandLine& line, CLI::App& to);
 
 }  // namespace stoker

@@ -1,10 +1,12 @@
 #include "ctl/parity_command.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
@@ -12,8 +14,10 @@
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/cache_commands.h"
+#include "ctl/command_line.h"
 #include "ctl/output.h"
 #include "ctl/planned_buckets.h"
+#include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
 #include "planning/parity_cases.h"
 #include "promotion/verdict.h"
@@ -120,6 +124,27 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
     Print(table.empty() ? "nothing is compiled for it\n" : table.Text());
   }
   return notable ? kFound : 0;
+}
+
+void AddParityCommand(CommandLine& line) {
+  struct Arguments {
+    RepositoryArguments repository;
+    std::string save_folder;
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& parity =
+      line.Add(line.app(), "parity", "how compiled buckets compare with eager",
+               [&line, arguments](KernelCache& cache) {
+                 return arguments->repository.Plan(
+                     cache, line.json(),
+                     [&](const PlanCommands& with, const std::string& model) {
+                       return ShowParity(with, model, arguments->save_folder);
+                     });
+               });
+  arguments->repository.AddAll(parity);
+  parity.add_option("--save", arguments->save_folder,
+                    "folder for the inputs and both answers of buckets that "
+                    "parity refused");
 }
 
 }  // namespace stoker

@@ -9,6 +9,8 @@
 
 namespace stoker {
 
+class CommandLine;
+
 // A table, a row for each bucket of the model (of all for an empty name). Where
 // `save_folder` is given, the inputs and both answers of each bucket that was
 // refused by parity are written there, as
@@ -17,5 +19,7 @@ namespace stoker {
 absl::StatusOr<int> ShowParity(const PlanCommands& with,
                                const std::string& model,
                                const std::string& save_folder);
+
+void AddParityCommand(CommandLine& line);
 
 }  // namespace stoker

@@ -8,14 +8,17 @@
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/cache_commands.h"
+#include "ctl/command_line.h"
 #include "ctl/entry_info.h"
 #include "ctl/output.h"
 #include "ctl/planned_buckets.h"
+#include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
@@ -232,6 +235,26 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
   }
   Print("\n");
   return 0;
+}
+
+void AddPlanCommand(CommandLine& line) {
+  const auto arguments = std::make_shared<RepositoryArguments>();
+  arguments->AddAll(line.Add(
+      line.app(), "plan", "what a start would compile here, how long, and why",
+      [&line, arguments](KernelCache& cache) {
+        return arguments->Plan(cache, line.json(), &PlanCommands::Plan);
+      }));
+}
+
+void AddCacheExplainCommand(CommandLine& line, CLI::App& to) {
+  const auto arguments = std::make_shared<RepositoryArguments>();
+  arguments->AddAll(line.Add(to, "explain",
+                             "for each bucket of a model: a hit, or the "
+                             "nearest entry and what differs",
+                             [&line, arguments](KernelCache& cache) {
+                               return arguments->Plan(cache, line.json(),
+                                                      &PlanCommands::Explain);
+                             }));
 }
 
 }  // namespace stoker

@@ -10,7 +10,13 @@
 #include "repository/model_repository.h"
 #include "runner/toolchain.h"
 
+namespace CLI {
+class App;
+}  // namespace CLI
+
 namespace stoker {
+
+class CommandLine;
 
 struct PlanCommands {
   KernelCache& cache;
@@ -29,5 +35,9 @@ struct PlanCommands {
   // Returns 0.
   absl::StatusOr<int> Plan(const std::string& model) const;
 };
+
+void AddPlanCommand(CommandLine& line);
+// `stokerctl cache explain`; `to` is `cache`.
+void AddCacheExplainCommand(CommandLine& line, CLI::App& to);
 
 }  // namespace stoker

@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
+#include "ctl/command_line.h"
 #include "ctl/output.h"
 #include "metrics/metrics_page.h"
 #include "nlohmann/json.hpp"
@@ -124,6 +127,25 @@ absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
                                                address, ", got ", e.what()));
   }
   return 0;
+}
+
+void AddStatusCommand(CommandLine& line) {
+  struct Arguments {
+    std::string model;
+    std::string url = "http://127.0.0.1:8002/metrics";
+  };
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& status = line.AddWithoutCache(
+      line.app(), "status", "what a running daemon does with its buckets",
+      [&line, arguments] {
+        return ShowStatus(arguments->url, arguments->model, line.json());
+      });
+  status.add_option("model", arguments->model,
+                    "one model; all of them unless given");
+  status
+      .add_option("--metrics", arguments->url,
+                  "the daemon's metrics page; its status.json is read")
+      ->capture_default_str();
 }
 
 }  // namespace stoker

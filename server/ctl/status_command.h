@@ -8,6 +8,8 @@
 
 namespace stoker {
 
+class CommandLine;
+
 // A row for each version and each bucket of the model (of all for an empty
 // name): state, the requests that each tier answered, and what its compile has
 // paid back; as JSON, what the daemon said. `url`: http://HOST:PORT/metrics,
@@ -16,5 +18,7 @@ namespace stoker {
 // model.
 absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
                                bool json);
+
+void AddStatusCommand(CommandLine& line);
 
 }  // namespace stoker
