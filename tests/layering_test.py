@@ -85,7 +85,8 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 # Libraries of their own, for who needs that part of a room only.
 PARTS = {
-    "health_client": "rpc", "metrics_page": "metrics", CUDA_ROOM: "runner", "toolchain": "runner", "verdict": "promotion",
+    "health_client": "rpc", "metrics_page": "metrics", CUDA_ROOM: "runner", "toolchain": "runner",
+    "verdict": "promotion",
 }
 # A type that a header declares, also inside another one.
 DECLARED = re.compile(

@@ -108,13 +108,29 @@ format_is_clean() {
     xargs clang-format --dry-run --Werror
 }
 
+# Linters of their own environment, so that a new version of theirs leaves the compiler's alone.
+make_checks() {
+  rm -rf "$1.new"
+  "$base_python" -m venv "$1.new" &&
+    "$1.new/bin/pip" install --disable-pip-version-check --require-hashes --no-deps -r tests/checks.lock &&
+    mv "$1.new" "$1"
+}
+
+types_are_clean() {
+  "$checks/bin/python" -m mypy --cache-dir "$STOKER_HOME/mypy"
+}
+
 echo "Stoker's tests; kept between runs: $STOKER_HOME"
 deploy/install.sh --tests || exit 1
 python=$(venv_folder)/bin/python
+checks=$STOKER_HOME/checks-$( (cat tests/checks.lock && "$base_python" --version) | sha256sum | cut -c1-12)
+[ -x "$checks/bin/python" ] || step "Python's linters" make_checks "$checks"
 step "release build (gcc, libtorch)" configure_and_build release
 step "tsan build (clang, thread-safety analysis)" configure_and_build tsan
 
 check "clang-format" format_is_clean
+check "ruff" "$checks/bin/python" -m ruff check --quiet
+check "mypy" types_are_clean
 ctest_suite "C++ unit tests" release -LE 'slow'
 ctest_suite "C++ unit tests under ThreadSanitizer" tsan -LE 'slow|grpc'
 suite "structure of the code" "$reports/layering.xml" \

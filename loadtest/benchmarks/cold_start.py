@@ -180,11 +180,8 @@ def pairs(texts: Iterable[str], what: str) -> Iterable[tuple[str, str]]:
 
 
 def parse(words: list[str]) -> argparse.Namespace:
-    if "--" not in words:
-        words, command = words, []
-    else:
-        cut = words.index("--")
-        words, command = words[:cut], words[cut + 1 :]
+    cut = words.index("--") if "--" in words else len(words)
+    words, command = words[:cut], words[cut + 1 :]
     parser = argparse.ArgumentParser(
         prog="loadtest.benchmarks.cold_start",
         description=__doc__,

@@ -222,7 +222,7 @@ def test_overlapping_members(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("model/large", inner.getvalue())
         archive.writestr("model/small", b"12345678")
-        large, small = archive.infolist()
+        large, _small = archive.infolist()
     content = bytearray(path.read_bytes())
     entry = content.rindex(b"model/small") - 46
     assert content[entry : entry + 4] == b"PK\x01\x02"

@@ -65,7 +65,7 @@ class Quotient(torch.nn.Module):
 def refusal(compiler: Compiler, module: torch.nn.Module) -> str:
     """The message of the refusal that compiling the module must end with."""
     program = torch.export.export(module, (torch.ones(3, 5, dtype=torch.int64),))
-    with pytest.raises(Exception) as raised:  # noqa: B017 (Inductor wraps what comes out of it)
+    with pytest.raises(Exception) as raised:  # noqa: PT011 (Inductor wraps what comes out of it)
         compiler.compile(compiler.save(program), {})
     (refused,) = [str(cause) for cause in causes(raised.value) if isinstance(cause, Refused)]
     return refused

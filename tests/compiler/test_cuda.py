@@ -226,8 +226,8 @@ def test_code_is_generated_for_any_size(compiler: Compiler, gpu: Any, tmp_path: 
 @pytest.mark.slow
 def test_an_artifact_is_built_and_opens(compiler: Compiler, gpu: Any, tmp_path: Path) -> None:
     """Everything that it calls is there in a process that has torch's CUDA libraries and a driver."""
-    O0 = {"inductor.aot_inductor.compile_wrapper_opt_level": '"O0"'}
-    job = job_for(compiler, exported("mixed"), precision="float16", **O0)
+    quick = {"inductor.aot_inductor.compile_wrapper_opt_level": '"O0"'}
+    job = job_for(compiler, exported("mixed"), precision="float16", **quick)
     open_gpu_or_skip(job)
     run_job(job, tmp_path / "work", lambda phase: None)
     assert {path.name for path in job.stage.iterdir()} == {"model.so", "manifest.json"}

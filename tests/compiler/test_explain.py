@@ -151,7 +151,7 @@ def test_the_graph_is_counted(mixed: dict[str, Any]) -> None:
 class Reader(HTMLParser):
     """Notes what a page would fetch, and tags that are not closed in order."""
 
-    EMPTY = {"meta", "rect", "br"}
+    EMPTY = frozenset({"meta", "rect", "br"})
 
     def __init__(self) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.deploy import containers  # noqa: E402
+from tests.deploy import containers
 
 
 @pytest.fixture(scope="session")

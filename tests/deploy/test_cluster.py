@@ -76,7 +76,7 @@ def counted(cluster: Cluster, namespace: str) -> Iterator[list[int]]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
 def test_the_server_takes_the_objects(cluster: Cluster, case: Path) -> None:
     """All checks of the API server, without keeping anything."""
-    objects = [each for each in render(case)]
+    objects = list(render(case))
     for each in objects:
         each["metadata"]["namespace"] = "default"
     cluster.apply(objects, "--dry-run=server")

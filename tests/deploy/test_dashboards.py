@@ -219,7 +219,7 @@ def load(address: str) -> dict[str, int]:
     def watched(task) -> None:
         try:
             task()
-        except BaseException as error:  # noqa: BLE001 - raised again below
+        except BaseException as error:
             failures.append(error)
 
     threads = [threading.Thread(target=watched, args=(task,)) for task in (steady, steady, flood)]

@@ -24,8 +24,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from compiler.job import protocol  # noqa: E402
-from compiler.job.manifest import write_manifest  # noqa: E402
+from compiler.job import protocol
+from compiler.job.manifest import write_manifest
 
 Job = dict[str, Any]
 PHASES = {name: 0.5 * (i + 1) for i, name in enumerate(protocol.PHASES)}

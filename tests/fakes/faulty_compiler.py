@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from compiler.job.job import Job, run_job  # noqa: E402
-from compiler.worker import parent  # noqa: E402
+from compiler.job.job import Job, run_job
+from compiler.worker import parent
 
 if TYPE_CHECKING:
     import torch

@@ -84,7 +84,7 @@ def request(number: int, program: Path, batch: int, device: str, stage: Path, op
     return {
         "op": "compile", "id": number, "key": f"{number:064x}", "factors": factors, "model": program.parts[-3],
         "bucket": f"batch={batch}", "program": str(program), "passes": "",
-        "sizes": {symbol: batch for symbol in batch_symbols(program)}, "device": device,
+        "sizes": dict.fromkeys(batch_symbols(program), batch), "device": device,
         "threads": max(1, min(8, (os.cpu_count() or 1))), "march": march, "simdlen": simdlen, "stage": str(stage),
         "scratch": str(options.scratch), "timeout_seconds": options.timeout_seconds, "memory_bytes": MEMORY_BYTES,
     }  # fmt: skip

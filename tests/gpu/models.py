@@ -152,9 +152,9 @@ class Adam(nn.Module):
         one, two = 1 - torch.pow(0.9, step), 1 - torch.pow(0.999, step)
         parts = []
         for w, g, m, v in zip(weights, gradients, first, second, strict=True):
-            m = m.lerp(g, 0.1)
-            v = v * 0.999 + g * g * 0.001
-            parts.append((w - 1e-3 * (m / one) / ((v / two).sqrt() + 1e-8), m, v))
+            mean = m.lerp(g, 0.1)
+            square = v * 0.999 + g * g * 0.001
+            parts.append((w - 1e-3 * (mean / one) / ((square / two).sqrt() + 1e-8), mean, square))
         w, m, v = (list(column) for column in zip(*parts, strict=True))
         return {"weights": w, "first": m, "second": v, "step": step}
 

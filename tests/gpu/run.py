@@ -81,7 +81,7 @@ class Run:
 
     def export(self, *names: str) -> None:
         """Starts a process that writes programs."""
-        log = open(self.work / f"export_{names[0]}.log", "wb")
+        log = open(self.work / f"export_{names[0]}.log", "wb")  # noqa: SIM115 (the process writes to it)
         process = subprocess.Popen(
             self.python("models", self.work / "models", *names), cwd=ROOT, stdout=log, stderr=log
         )

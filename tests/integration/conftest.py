@@ -17,9 +17,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.fakes.stand_in import stand_in  # noqa: E402
-from tests.integration.daemon import REPO, Daemon, eventually, warm_up  # noqa: E402
-from tests.kept import digest  # noqa: E402
+from tests.fakes.stand_in import stand_in
+from tests.integration.daemon import REPO, Daemon, eventually, warm_up
+from tests.kept import digest
 
 
 @pytest.fixture(scope="session")

@@ -137,7 +137,7 @@ def sizes_of(bucket: str) -> list[int]:
     return [int(size) for size in re.findall(r"=(\d+)", bucket)]
 
 
-@pytest.mark.parametrize("model, make, sizes, bucket", CASES, ids=CASE_IDS)
+@pytest.mark.parametrize(("model", "make", "sizes", "bucket"), CASES, ids=CASE_IDS)
 def test_compiled(
     compiled: Daemon,
     compiled_channel: grpc.Channel,
@@ -156,7 +156,7 @@ def test_compiled(
     assert all(size >= least for size, least in zip(sizes_of(ran_in), sizes_of(bucket), strict=True))
 
 
-@pytest.mark.parametrize("model, make, sizes, bucket", CASES, ids=CASE_IDS)
+@pytest.mark.parametrize(("model", "make", "sizes", "bucket"), CASES, ids=CASE_IDS)
 def test_uncompiled(
     uncompiled: Daemon,
     uncompiled_channel: grpc.Channel,

@@ -166,8 +166,10 @@ INVALID: list[tuple[str, Request, str]] = [
     (
         "missing input",
         raw_request("tokens", {"ids": sentences()["ids"]}),
-        "expected 2 inputs but got 1 inputs for model 'tokens'. Got input(s) ['ids'], "
-        "but missing required input(s) ['mask']",
+        (
+            "expected 2 inputs but got 1 inputs for model 'tokens'. Got input(s) ['ids'], "
+            "but missing required input(s) ['mask']"
+        ),
     ),
     ("no input", Request(model_name="mlp"), "expected 1 inputs but got 0 inputs for model 'mlp'"),
     (
@@ -290,7 +292,7 @@ CASES = [*((*case, StatusCode.INVALID_ARGUMENT) for case in INVALID), *OTHER]
 
 
 @pytest.mark.parametrize(
-    "request_, words, code", [case[1:] for case in CASES], ids=[case[0].replace(" ", "_") for case in CASES]
+    ("request_", "words", "code"), [case[1:] for case in CASES], ids=[case[0].replace(" ", "_") for case in CASES]
 )
 def test_fault(channel: grpc.Channel, request_: Request, words: str, code: StatusCode) -> None:
     error = refusal(lambda: stub(channel).ModelInfer(request_))

@@ -54,7 +54,8 @@ def test_line(names: dict[str, object], method: str, line: str, expected: str) -
 
 
 def test_every_method_has_a_line_and_a_row() -> None:
-    proto = "".join((REPO / "proto" / f"{name}.proto").read_text() for name in ("open_inference", "health", "reflection"))
+    names = ("open_inference", "health", "reflection")
+    proto = "".join((REPO / "proto" / f"{name}.proto").read_text() for name in names)
     declared = set(re.findall(r"^  rpc (\w+)\(", proto, re.MULTILINE))
     assert {method for method, _, _ in LINES} == declared
     first_cells = " ".join(re.findall(r"^\| (`[^|]*)\|", MANUAL, re.MULTILINE))

@@ -72,7 +72,7 @@ def check_refused(error: grpc.RpcError, tier: str, name: str, operator: str) -> 
         assert name in error.details() and operator in error.details()
 
 
-@pytest.mark.parametrize("name, value, operator", HOSTILE, ids=HOSTILE_IDS)
+@pytest.mark.parametrize(("name", "value", "operator"), HOSTILE, ids=HOSTILE_IDS)
 def test_alone(
     daemon: Daemon, channel: grpc.Channel, tier: str, name: str, value: int, operator: str
 ) -> None:
@@ -86,7 +86,7 @@ def test_alone(
     assert not daemon.ended()
 
 
-@pytest.mark.parametrize("name, value, operator", HOSTILE, ids=HOSTILE_IDS)
+@pytest.mark.parametrize(("name", "value", "operator"), HOSTILE, ids=HOSTILE_IDS)
 def test_beside_others(
     daemon: Daemon, channel: grpc.Channel, tier: str, name: str, value: int, operator: str
 ) -> None:

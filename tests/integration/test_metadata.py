@@ -129,7 +129,7 @@ def test_ready(client: triton.InferenceServerClient) -> None:
 
 @pytest.mark.parametrize("method", ["ModelMetadata", "ModelConfig"])
 @pytest.mark.parametrize(
-    "name, version, code, words",
+    ("name", "version", "code", "words"),
     [
         ("nobody", "", StatusCode.NOT_FOUND, "Request for unknown model: 'nobody' is not found"),
         ("mlp", "7", StatusCode.NOT_FOUND, "Request for unknown model: 'mlp' version 7 is not found"),
@@ -145,7 +145,7 @@ def test_wrong_model(
     assert error.details().startswith(words)
 
 
-@pytest.mark.parametrize("name, version", [("nobody", ""), ("mlp", "7")])
+@pytest.mark.parametrize(("name", "version"), [("nobody", ""), ("mlp", "7")])
 def test_statistics_of_wrong_model(channel: grpc.Channel, name: str, version: str) -> None:
     request = service_pb2.ModelStatisticsRequest(name=name, version=version)
     error = refusal(lambda: stub(channel).ModelStatistics(request))
