@@ -9,9 +9,9 @@
 namespace stoker {
 
 struct CompileBroker::Impl {
-  Impl(const CompileWorkerOptions& options, KernelCache& cache, Clock& clock,
+  Impl(const CompileWorkerOptions& options, EntryStore& entries, Clock& clock,
        MetricRegistry& metrics)
-      : supervisor(options, cache, clock, metrics, inbox),
+      : supervisor(options, entries, clock, metrics, inbox),
         thread("compile", [this] { supervisor.Run(); }) {}
 
   SupervisorInbox inbox;
@@ -20,9 +20,9 @@ struct CompileBroker::Impl {
 };
 
 CompileBroker::CompileBroker(const CompileWorkerOptions& options,
-                             KernelCache& cache, Clock& clock,
+                             EntryStore& entries, Clock& clock,
                              MetricRegistry& metrics)
-    : impl_(std::make_unique<Impl>(options, cache, clock, metrics)) {}
+    : impl_(std::make_unique<Impl>(options, entries, clock, metrics)) {}
 
 CompileBroker::~CompileBroker() {
   impl_->inbox.Stop();

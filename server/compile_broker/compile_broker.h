@@ -18,7 +18,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "compile_broker/compiler.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/entry_store.h"
 #include "metrics/metrics.h"
 
 namespace stoker {
@@ -36,7 +36,7 @@ struct CompileWorkerOptions {
 
 class CompileBroker final : public Compiler {
  public:
-  CompileBroker(const CompileWorkerOptions& options, KernelCache& cache,
+  CompileBroker(const CompileWorkerOptions& options, EntryStore& entries,
                 Clock& clock, MetricRegistry& metrics);
   // Kills the worker, abandons staged work, answers what is left with
   // CANCELLED.

@@ -33,11 +33,11 @@ absl::Status CacheTrouble(const CompileJob& job, std::string_view doing,
 }  // namespace
 
 CompileSupervisor::CompileSupervisor(const CompileWorkerOptions& options,
-                                     KernelCache& cache, Clock& clock,
+                                     EntryStore& entries, Clock& clock,
                                      MetricRegistry& metrics,
                                      SupervisorInbox& inbox)
     : options_(options),
-      cache_(cache),
+      entries_(entries),
       clock_(clock),
       inbox_(inbox),
       metrics_(metrics) {}
@@ -127,7 +127,7 @@ void CompileSupervisor::OnDone(CompileJob& job, const WorkerReply& reply) {
   losses_ = 0;
   job.SetPhase("commit");
   const ArtifactKey& key = job.request.key;
-  absl::StatusOr<CacheEntry> entry = cache_.Commit(key, job.staging_folder);
+  absl::StatusOr<CacheEntry> entry = entries_.Commit(key, job.staging_folder);
   const absl::Duration took = clock_.Now() - job.sent;
   if (!entry.ok()) {
     metrics_.Ended("failed", took);
@@ -246,7 +246,7 @@ void CompileSupervisor::Dispatch() {
 
 void CompileSupervisor::Acquire(CompileJob& job) {
   const ArtifactKey& key = job.request.key;
-  absl::StatusOr<std::unique_ptr<FileLock>> lock = cache_.TryLock(key);
+  absl::StatusOr<std::unique_ptr<FileLock>> lock = entries_.TryLock(key);
   const bool was_elsewhere = job.state == CompileJob::State::kElsewhere;
   if (was_elsewhere && (!lock.ok() || *lock != nullptr)) {
     metrics_.LockWaited(clock_.Now() - job.found_locked);
@@ -264,7 +264,7 @@ void CompileSupervisor::Acquire(CompileJob& job) {
     return job.SetPhase("wait");
   }
   // Whoever had the lock before may have left an entry.
-  if (std::optional<CacheEntry> entry = cache_.Lookup(key)) {
+  if (std::optional<CacheEntry> entry = entries_.Lookup(key)) {
     return Answer(job, *std::move(entry));
   }
   if (IsFull() || InBackoff()) {
@@ -277,7 +277,8 @@ void CompileSupervisor::Acquire(CompileJob& job) {
 }
 
 void CompileSupervisor::Send(CompileJob& job) {
-  absl::StatusOr<std::string> folder = cache_.NewStagingFolder(job.request.key);
+  absl::StatusOr<std::string> folder =
+      entries_.NewStagingFolder(job.request.key);
   if (!folder.ok()) {
     return Answer(job,
                   CacheTrouble(job, "make a staging folder", folder.status()));
@@ -289,7 +290,7 @@ void CompileSupervisor::Send(CompileJob& job) {
   job.deadline = job.sent + options_.job_timeout + kTimeoutGrace;
   spdlog::info("compiling {}", job.Name());
   worker_->Send(CompileLine(job.id, job.request, job.staging_folder,
-                            cache_.scratch_folder(), options_));
+                            entries_.scratch_folder(), options_));
 }
 
 bool CompileSupervisor::IsFull() const {
@@ -304,7 +305,7 @@ bool CompileSupervisor::InBackoff() const {
 
 void CompileSupervisor::GiveUpClaim(CompileJob& job) {
   if (!job.staging_folder.empty()) {
-    cache_.Abandon(std::exchange(job.staging_folder, ""));
+    entries_.Abandon(std::exchange(job.staging_folder, ""));
   }
   job.lock.reset();
 }
@@ -338,7 +339,7 @@ void CompileSupervisor::StartWorker() {
   process.argv = options_.argv;
   for (const std::string& argument :
        {std::string("--reply-fd"), absl::StrCat(process.reply_fd),
-        std::string("--scratch"), cache_.scratch_folder()}) {
+        std::string("--scratch"), entries_.scratch_folder()}) {
     process.argv.push_back(argument);
   }
   process.working_folder = options_.working_folder;

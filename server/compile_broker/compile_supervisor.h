@@ -41,7 +41,7 @@ class CompileSupervisor {
   // of being kept for the next try.
   static constexpr int kMaxFailedStarts = 3;
 
-  CompileSupervisor(const CompileWorkerOptions& options, KernelCache& cache,
+  CompileSupervisor(const CompileWorkerOptions& options, EntryStore& entries,
                     Clock& clock, MetricRegistry& metrics,
                     SupervisorInbox& inbox);
 
@@ -92,7 +92,7 @@ class CompileSupervisor {
   void Shutdown(News news);
 
   const CompileWorkerOptions options_;
-  KernelCache& cache_;
+  EntryStore& entries_;
   Clock& clock_;
   SupervisorInbox& inbox_;
   CompileMetrics metrics_;

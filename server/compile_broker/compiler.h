@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/entry_store.h"
 
 namespace stoker {
 

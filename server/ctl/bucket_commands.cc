@@ -121,10 +121,10 @@ absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
     return absl::FailedPreconditionError(
         absl::StrCat("model.yaml of ", model, " says 'compile: false'"));
   }
-  absl::StatusOr<TrafficRecord> traffic = ReadTraffic(cache, *spec);
+  absl::StatusOr<TrafficRecord> traffic = ReadTraffic(cache.facts(), *spec);
   if (absl::IsNotFound(traffic.status())) {
     return absl::NotFoundError(absl::StrCat(
-        traffic.status().message(), " in ", cache.layers()[0].home(),
+        traffic.status().message(), " in ", cache.entries().layers()[0].home(),
         "; stokerd writes it every 30 s and when it stops"));
   }
   RETURN_IF_ERROR(traffic.status());
@@ -154,11 +154,11 @@ absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
   }
   int compiles = 0;
   for (const WarmupStep& step : MakeWarmupPlan(proposed, threads, toolchain)) {
-    const bool is_there =
-        std::any_of(cache.layers().begin(), cache.layers().end(),
-                    [&](const CacheLayer& layer) {
-                      return layer.ReadManifest(step.request.key).ok();
-                    });
+    const bool is_there = std::any_of(
+        cache.entries().layers().begin(), cache.entries().layers().end(),
+        [&](const CacheLayer& layer) {
+          return layer.ReadManifest(step.request.key).ok();
+        });
     compiles += is_there ? 0 : 1;
   }
   const double compile_seconds =

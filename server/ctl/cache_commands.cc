@@ -85,17 +85,17 @@ void AddCollectCommand(CommandLine& line, CLI::App& to) {
 }  // namespace
 
 absl::StatusOr<int> CacheCommands::List() const {
-  const std::vector<EntryInfo> entries = ListEntries(cache);
+  const std::vector<EntryInfo> found = ListEntries(entries);
   if (json) {
     Json list = Json::array();
-    for (const EntryInfo& entry : entries) list.push_back(Described(entry));
+    for (const EntryInfo& entry : found) list.push_back(Described(entry));
     PrintJson(list);
     return 0;
   }
   TextTable table(
       {"KEY", "MODEL", "BUCKET", "LAYER", "SIZE", "COMPILE", "USED", "NOTES"});
   const absl::Time now = clock.Now();
-  for (const EntryInfo& entry : entries) {
+  for (const EntryInfo& entry : found) {
     table.Add({entry.key.Short(), entry.model, entry.bucket,
                LayerName(entry.layer), HumanBytes(entry.bytes),
                SecondsText(entry.compile_seconds),
@@ -106,14 +106,14 @@ absl::StatusOr<int> CacheCommands::List() const {
 }
 
 absl::StatusOr<int> CacheCommands::Show(const std::string& prefix) const {
-  ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(cache, prefix));
+  ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(entries, prefix));
   if (json) {
     Json all = Described(entry);
     all["manifest"] = entry.manifest;
     PrintJson(all);
     return 0;
   }
-  const CacheLayer& layer = cache.layers()[static_cast<size_t>(entry.layer)];
+  const CacheLayer& layer = entries.layers()[static_cast<size_t>(entry.layer)];
   TextTable head({"key", entry.key.hex()});
   head.Add({"model", entry.model});
   head.Add({"bucket", entry.bucket});
@@ -128,7 +128,7 @@ absl::StatusOr<int> CacheCommands::Show(const std::string& prefix) const {
   PrintMembers("files", entry.manifest.value("files", Json()));
   for (const std::string& note : entry.notes) {
     PrintMembers(absl::StrCat("note ", note),
-                 Json::parse(cache.ReadNote(entry.key, note).value_or(""),
+                 Json::parse(facts.ReadNote(entry.key, note).value_or(""),
                              nullptr, /*allow_exceptions=*/false));
   }
   return 0;
@@ -143,18 +143,18 @@ absl::StatusOr<int> CacheCommands::Verify(const std::string& prefix) const {
   std::vector<Finding> bad;
   int good = 0;
   bool found = prefix.empty();
-  for (size_t i = 0; i < cache.layers().size(); ++i) {
-    for (const ArtifactKey& key : cache.layers()[i].Keys()) {
+  for (size_t i = 0; i < entries.layers().size(); ++i) {
+    for (const ArtifactKey& key : entries.layers()[i].Keys()) {
       if (key.hex().compare(0, prefix.size(), prefix) != 0) continue;
       found = true;
-      EntryCheck check = cache.layers()[i].Check(key);
+      EntryCheck check = entries.layers()[i].Check(key);
       if (check.result == EntryCheck::Result::kGood) {
         ++good;
         continue;
       }
       bad.push_back({key, static_cast<int>(i), std::move(check)});
       // Sets it aside; a layer's is left where it is.
-      if (i == 0) cache.Lookup(key);
+      if (i == 0) entries.Lookup(key);
     }
   }
   if (!found) {
@@ -183,8 +183,8 @@ absl::StatusOr<int> CacheCommands::Verify(const std::string& prefix) const {
 
 absl::StatusOr<int> CacheCommands::Diff(const std::string& left,
                                         const std::string& right) const {
-  ASSIGN_OR_RETURN(const EntryInfo a, FindEntry(cache, left));
-  ASSIGN_OR_RETURN(const EntryInfo b, FindEntry(cache, right));
+  ASSIGN_OR_RETURN(const EntryInfo a, FindEntry(entries, left));
+  ASSIGN_OR_RETURN(const EntryInfo b, FindEntry(entries, right));
   const std::vector<FactorDifference> differences =
       Differences(a.factors, b.factors);
   if (json) {
@@ -214,7 +214,7 @@ absl::StatusOr<int> CacheCommands::Stats() const {
   };
   std::map<std::pair<std::string, int>, Sum> sums;  // by model and layer
   Sum all;
-  for (const EntryInfo& entry : ListEntries(cache)) {
+  for (const EntryInfo& entry : ListEntries(entries)) {
     for (Sum* sum : {&sums[{entry.model, entry.layer}], &all}) {
       ++sum->entries;
       sum->bytes += entry.bytes;
@@ -252,8 +252,8 @@ absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
                                            bool dry_run) const {
   const absl::Time now = clock.Now();
   if (!dry_run) {
-    RETURN_IF_ERROR(cache.writable());
-    const CacheUse use = cache.Evict(limits, now);
+    RETURN_IF_ERROR(entries.writable());
+    const CacheUse use = entries.Evict(limits, now);
     if (json) {
       PrintJson(Json{{"evicted_entries", use.evicted_entries},
                      {"evicted_bytes", use.evicted_bytes},
@@ -267,7 +267,7 @@ absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
     return 0;
   }
   const std::vector<Eviction> chosen =
-      ChooseEvictions(cache.EvictionCandidates(), limits, now);
+      ChooseEvictions(entries.EvictionCandidates(), limits, now);
   if (json) {
     Json list = Json::array();
     for (const Eviction& one : chosen) {
@@ -286,9 +286,8 @@ absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
 
 absl::StatusOr<int> CacheCommands::Pin(const std::string& prefix,
                                        bool pinned) const {
-  ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(cache, prefix));
-  RETURN_IF_ERROR(pinned ? cache.WriteNote(entry.key, KernelCache::kPinNote, "")
-                         : cache.RemoveNote(entry.key, KernelCache::kPinNote));
+  ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(entries, prefix));
+  RETURN_IF_ERROR(entries.SetPinned(entry.key, pinned));
   if (!json) {
     Print(absl::StrCat(entry.key.Short(),
                        pinned ? " is pinned\n" : " is not pinned any more\n"));

@@ -9,7 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/entry_store.h"
+#include "kernel_cache/fact_store.h"
 
 namespace stoker {
 
@@ -18,7 +19,8 @@ class CommandLine;
 inline constexpr int kFound = 1;
 
 struct CacheCommands {
-  KernelCache& cache;
+  EntryStore& entries;
+  const FactStore& facts;
   Clock& clock;
   bool json = false;
 

@@ -40,11 +40,11 @@ EntryInfo Read(const CacheLayer& layer, int index, const ArtifactKey& key) {
 
 }  // namespace
 
-std::vector<EntryInfo> ListEntries(const KernelCache& cache) {
+std::vector<EntryInfo> ListEntries(const EntryStore& store) {
   std::vector<EntryInfo> entries;
   std::set<ArtifactKey> seen;
-  for (size_t i = 0; i < cache.layers().size(); ++i) {
-    const CacheLayer& layer = cache.layers()[i];
+  for (size_t i = 0; i < store.layers().size(); ++i) {
+    const CacheLayer& layer = store.layers()[i];
     for (const ArtifactKey& key : layer.Keys()) {
       if (!seen.insert(key).second) continue;
       entries.push_back(Read(layer, static_cast<int>(i), key));
@@ -57,10 +57,10 @@ std::vector<EntryInfo> ListEntries(const KernelCache& cache) {
   return entries;
 }
 
-absl::StatusOr<EntryInfo> FindEntry(const KernelCache& cache,
+absl::StatusOr<EntryInfo> FindEntry(const EntryStore& store,
                                     const std::string& prefix) {
   std::vector<ArtifactKey> found;
-  for (const ArtifactKey& key : cache.Keys()) {
+  for (const ArtifactKey& key : store.Keys()) {
     if (absl::StartsWith(key.hex(), prefix)) found.push_back(key);
   }
   if (found.empty()) {
@@ -72,13 +72,13 @@ absl::StatusOr<EntryInfo> FindEntry(const KernelCache& cache,
         found.size(), " keys begin with ", prefix, ", expected one: ",
         found[0].hex(), ", ", found[1].hex(), found.size() > 2 ? ", ..." : ""));
   }
-  for (size_t i = 0; i < cache.layers().size(); ++i) {
-    const CacheLayer& layer = cache.layers()[i];
+  for (size_t i = 0; i < store.layers().size(); ++i) {
+    const CacheLayer& layer = store.layers()[i];
     if (layer.ReadManifest(found[0]).ok()) {
       return Read(layer, static_cast<int>(i), found[0]);
     }
   }
-  return Read(cache.layers()[0], 0, found[0]);
+  return Read(store.layers()[0], 0, found[0]);
 }
 
 std::vector<FactorDifference> Differences(const KeyFactors& left,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/entry_store.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
@@ -26,11 +26,11 @@ struct EntryInfo {
 };
 
 // Sorted by model, bucket and key. Each key once: that of the first layer.
-std::vector<EntryInfo> ListEntries(const KernelCache& cache);
+std::vector<EntryInfo> ListEntries(const EntryStore& store);
 
 // The only entry whose key begins with `prefix`. NOT_FOUND, or INVALID_ARGUMENT
 // when there are several.
-absl::StatusOr<EntryInfo> FindEntry(const KernelCache& cache,
+absl::StatusOr<EntryInfo> FindEntry(const EntryStore& store,
                                     const std::string& prefix);
 
 // Factors that are not the same in both: name, left value, right value; "-"

@@ -103,7 +103,7 @@ Subprocess::Options Command(const PlanCommands& with,
       absl::StrCat("--threads=", request.threads),
       absl::StrCat("--march=", request.march),
       absl::StrCat("--simdlen=", request.simdlen),
-      absl::StrCat("--scratch=", with.cache.scratch_folder()),
+      absl::StrCat("--scratch=", with.cache.entries().scratch_folder()),
       absl::StrCat("--model=", request.model),
       absl::StrCat("--bucket=", request.bucket)};
   if (!request.passes_path.empty()) {

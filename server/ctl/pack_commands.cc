@@ -17,6 +17,7 @@
 #include "kernel_cache/oci_layout.h"
 #include "kernel_cache/pack.h"
 #include "nlohmann/json.hpp"
+#include "planning/note_names.h"
 
 namespace stoker {
 namespace {
@@ -77,9 +78,9 @@ absl::StatusOr<int> PackCommands::Export(const std::vector<ArtifactKey>& keys,
   }
   const bool oci = !to.oci_folder.empty();
   const std::string path = oci ? to.oci_folder + ".pack" : to.file;
-  ASSIGN_OR_RETURN(
-      const PackIndex index,
-      ExportPack(cache, keys, path, signer.has_value() ? &*signer : nullptr));
+  ASSIGN_OR_RETURN(const PackIndex index,
+                   ExportPack(cache, keys, NotesThatStay(), path,
+                              signer.has_value() ? &*signer : nullptr));
   if (oci) {
     const absl::Status written =
         WriteOciLayout(path, to.oci_folder, to.oci_tag);
@@ -107,9 +108,10 @@ absl::StatusOr<int> PackCommands::Import(
   SignaturePolicy policy;
   ASSIGN_OR_RETURN(policy.trusted, LoadAll(trusted));
   policy.allow_unsigned = allow_unsigned;
-  RETURN_IF_ERROR(cache.writable());
+  RETURN_IF_ERROR(cache.entries().writable());
   ASSIGN_OR_RETURN(const std::string path, PathOf(from));
-  ASSIGN_OR_RETURN(const ImportedPack pack, ImportPack(cache, path, policy));
+  ASSIGN_OR_RETURN(const ImportedPack pack,
+                   ImportPack(cache, path, policy, NotesThatStay()));
   if (json) {
     PrintJson(Json{{"new", pack.committed.size()},
                    {"present", pack.present.size()},

@@ -19,7 +19,7 @@
 #include "ctl/planned_buckets.h"
 #include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
-#include "planning/parity_cases.h"
+#include "planning/note_names.h"
 #include "promotion/verdict.h"
 
 namespace stoker {
@@ -83,7 +83,8 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
   for (const PlannedBucket& bucket : buckets) {
     const ArtifactKey& key = bucket.step.request.key;
     const std::string label = bucket.spec->Label();
-    const auto note = with.cache.ReadNote(key, VerdictNoteName(*bucket.spec));
+    const auto note =
+        with.cache.facts().ReadNote(key, VerdictNoteName(*bucket.spec));
     Verdict verdict;
     if (!note.has_value() || !ParseVerdict(*note, verdict)) {
       notable = true;
@@ -104,7 +105,7 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
                     {"key", key.hex()},
                     {"verdict", Json::parse(*note, nullptr, false)}});
     const auto reproducer =
-        with.cache.ReadNote(key, ReproducerNoteName(*bucket.spec));
+        with.cache.facts().ReadNote(key, ReproducerNoteName(*bucket.spec));
     if (save_folder.empty() || verdict.refusal != "parity" ||
         !reproducer.has_value()) {
       continue;

@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<Outlook>> LookAhead(
     Outlook outlook{.spec = std::move(bucket.spec),
                     .step = std::move(bucket.step)};
     const ArtifactKey& key = outlook.step.request.key;
-    const std::vector<CacheLayer>& layers = with.cache.layers();
+    const std::vector<CacheLayer>& layers = with.cache.entries().layers();
     for (size_t i = 0; i < layers.size() && !outlook.layer; ++i) {
       const EntryCheck check = layers[i].Check(key);
       if (check.result == EntryCheck::Result::kGood) {
@@ -131,7 +131,7 @@ std::optional<double> ExpectedSeconds(const Outlook& outlook,
 }  // namespace
 
 absl::StatusOr<int> PlanCommands::Explain(const std::string& model) const {
-  const std::vector<EntryInfo> entries = ListEntries(cache);
+  const std::vector<EntryInfo> entries = ListEntries(cache.entries());
   ASSIGN_OR_RETURN(const std::vector<Outlook> outlooks,
                    LookAhead(*this, model, entries));
   bool missed = false;
@@ -171,7 +171,7 @@ absl::StatusOr<std::vector<ArtifactKey>> PlanCommands::Keys(
 }
 
 absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
-  const std::vector<EntryInfo> entries = ListEntries(cache);
+  const std::vector<EntryInfo> entries = ListEntries(cache.entries());
   ASSIGN_OR_RETURN(const std::vector<Outlook> outlooks,
                    LookAhead(*this, model, entries));
   // Two versions with one graph need one compile.

@@ -50,7 +50,7 @@ std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
                                      const Toolchain& toolchain, int cores) {
   const int threads = ComputeThreads(*spec, InstanceCpus(*spec), cores);
   if (spec->auto_buckets) {
-    const auto traffic = ReadTraffic(cache, *spec);
+    const auto traffic = ReadTraffic(cache.facts(), *spec);
     if (traffic.ok()) {
       auto chosen = std::make_shared<ModelSpec>(*spec);
       chosen->buckets =
@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<double>> PayBackOf(const KernelCache& cache,
                                               const ModelSpec& spec,
                                               const Toolchain& toolchain,
                                               int cores) {
-  ASSIGN_OR_RETURN(const TrafficRecord traffic, ReadTraffic(cache, spec));
+  ASSIGN_OR_RETURN(const TrafficRecord traffic,
+                   ReadTraffic(cache.facts(), spec));
   const int threads = ComputeThreads(spec, InstanceCpus(spec), cores);
   return RequestsToPayBack(spec, traffic,
                            KnownBuckets(cache, spec, threads, toolchain));

@@ -14,8 +14,9 @@
 // read-only layer of a kernel cache. The same entries give the same bytes:
 // nothing of a pack says who made it, when or where.
 //
-//   ExportPack(cache, cache.Keys(), "minilm.pack", &signing_key);
-//   ImportPack(other_cache, "minilm.pack", {.trusted = {public_key}});
+//   ExportPack(cache, cache.entries().Keys(), local, "minilm.pack",
+//              &signing_key);
+//   ImportPack(other_cache, "minilm.pack", {.trusted = {public_key}}, local);
 //
 // These functions block on disk; call them from any thread. Several at a time
 // on one cache are fine.
@@ -32,13 +33,14 @@
 
 namespace stoker {
 
-// Writes the entries and their notes, all verified on the way, to `path`, where
-// a file appears (or is replaced) when it is complete and durable. `signer` may
-// be null. The order of the keys does not matter. NOT_FOUND when the cache has
-// no good entry of a key, INVALID_ARGUMENT without keys; then nothing is
-// written.
+// Writes the entries and their notes but the local ones, all verified on the
+// way, to `path`, where a file appears (or is replaced) when it is complete and
+// durable. `signer` may be null. The order of the keys does not matter.
+// NOT_FOUND when the cache has no good entry of a key, INVALID_ARGUMENT without
+// keys; then nothing is written.
 absl::StatusOr<PackIndex> ExportPack(KernelCache& cache,
                                      std::vector<ArtifactKey> keys,
+                                     const LocalNotes& local,
                                      const std::string& path,
                                      const SigningKey* signer);
 
@@ -56,10 +58,11 @@ struct ImportedPack {
 // unless it is the cache that failed (a full disk, say) while whole and right
 // entries were committed one by one. PERMISSION_DENIED for what the policy
 // keeps out, INVALID_ARGUMENT, with member, expected and found, for whatever is
-// wrong with the pack.
+// wrong with the pack; a note that is local is wrong.
 absl::StatusOr<ImportedPack> ImportPack(KernelCache& cache,
                                         const std::string& path,
-                                        const SignaturePolicy& policy);
+                                        const SignaturePolicy& policy,
+                                        const LocalNotes& local);
 
 struct PackSummary {
   PackIndex index;

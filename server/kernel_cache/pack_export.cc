@@ -88,9 +88,9 @@ absl::Status ArchiveWriter::Add(const Source& source) {
 }
 
 absl::Status AddEntry(KernelCache& cache, const ArtifactKey& key,
-                      PackIndex* index,
+                      const LocalNotes& local, PackIndex* index,
                       std::map<std::string, Source>* sources) {
-  const std::optional<CacheEntry> entry = cache.Lookup(key);
+  const std::optional<CacheEntry> entry = cache.entries().Lookup(key);
   if (!entry.has_value()) {
     return absl::NotFoundError(
         absl::StrCat("the cache has no good entry ", key.hex()));
@@ -107,9 +107,9 @@ absl::Status AddEntry(KernelCache& cache, const ArtifactKey& key,
     (*sources)[member.name] = {.member = member,
                                .path = absl::StrCat(entry->folder, "/", file)};
   }
-  for (const std::string& note : cache.NoteNames(key)) {
-    std::optional<std::string> content = cache.ReadNote(key, note);
-    if (!TravelsInPack(note) || !content.has_value()) continue;
+  for (const std::string& note : cache.facts().NoteNames(key)) {
+    std::optional<std::string> content = cache.facts().ReadNote(key, note);
+    if (local.Has(note) || !content.has_value()) continue;
     const std::string name = PackNoteName(key, note);
     (*sources)[name] = {
         .member = {.name = name,
@@ -124,6 +124,7 @@ absl::Status AddEntry(KernelCache& cache, const ArtifactKey& key,
 
 absl::StatusOr<PackIndex> ExportPack(KernelCache& cache,
                                      std::vector<ArtifactKey> keys,
+                                     const LocalNotes& local,
                                      const std::string& path,
                                      const SigningKey* signer) {
   std::sort(keys.begin(), keys.end());
@@ -131,7 +132,7 @@ absl::StatusOr<PackIndex> ExportPack(KernelCache& cache,
   PackIndex index;
   std::map<std::string, Source> sources;
   for (const ArtifactKey& key : keys) {
-    RETURN_IF_ERROR(AddEntry(cache, key, &index, &sources));
+    RETURN_IF_ERROR(AddEntry(cache, key, local, &index, &sources));
   }
   for (const auto& [name, source] : sources) {
     index.members.push_back(source.member);

@@ -60,17 +60,31 @@ absl::StatusOr<Head> ReadHead(const std::string& path,
   return Head{std::move(reader), {*std::move(index), std::move(signature)}};
 }
 
+// That no note is among them which says something about another machine.
+absl::Status CheckNotes(const PackIndex& index, const LocalNotes& local) {
+  for (const PackMember& member : index.members) {
+    const PackPlace place = *ParsePackMemberName(member.name);
+    if (place.kind != PackPlace::Kind::kNote || !local.Has(place.name)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        Absl(kPackIndexName), ": member ", member.name,
+        ": expected a note that may leave its cache, found another"));
+  }
+  return absl::OkStatus();
+}
+
 // One import: everything is staged in one folder (a staging folder, and with it
 // a lock file held open, for each of thousands of entries would be too many),
 // and moved to staging folders of their own to be committed.
 class Import {
  public:
   Import(KernelCache& cache, const PackIndex& index)
-      : cache_(cache), index_(index) {}
+      : entries_(cache.entries()), facts_(cache.facts()), index_(index) {}
   Import(const Import&) = delete;
   Import& operator=(const Import&) = delete;
   ~Import() {
-    if (!staging_.empty()) cache_.Abandon(staging_);
+    if (!staging_.empty()) entries_.Abandon(staging_);
   }
 
   // Reads the whole pack. Nothing has landed afterwards.
@@ -98,7 +112,8 @@ class Import {
     return absl::StrCat(staging_, "/entry-", key.hex());
   }
 
-  KernelCache& cache_;
+  EntryStore& entries_;
+  FactStore& facts_;
   const PackIndex& index_;
   std::string staging_;
   std::map<ArtifactKey, Incoming> incoming_;
@@ -106,10 +121,10 @@ class Import {
 
 absl::Status Import::Stage(PackReader& reader) {
   ASSIGN_OR_RETURN(staging_,
-                   cache_.NewStagingFolder(index_.entries.front().key));
+                   entries_.NewStagingFolder(index_.entries.front().key));
   for (const PackEntry& entry : index_.entries) {
     Incoming& incoming = incoming_[entry.key];
-    if (const auto found = cache_.Lookup(entry.key); found.has_value()) {
+    if (const auto found = entries_.Lookup(entry.key); found.has_value()) {
       incoming.present = Sha256Hex(found->manifest_json);
     } else {
       RETURN_IF_ERROR(MakeFolder(EntryFolder(entry.key)));
@@ -181,22 +196,22 @@ absl::Status Import::CheckManifest(const PackEntry& entry,
 
 // Moves a staged entry to a staging folder of its own and commits that.
 absl::StatusOr<CacheEntry> Import::CommitEntry(const ArtifactKey& key) {
-  ASSIGN_OR_RETURN(const std::string folder, cache_.NewStagingFolder(key));
-  absl::Cleanup abandon = [this, &folder] { cache_.Abandon(folder); };
+  ASSIGN_OR_RETURN(const std::string folder, entries_.NewStagingFolder(key));
+  absl::Cleanup abandon = [this, &folder] { entries_.Abandon(folder); };
   const std::string staged = EntryFolder(key);
   // Replaces the folder, which is empty.
   if (rename(staged.c_str(), folder.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename ", staged, " to ", folder));
   }
-  return cache_.Commit(key, folder);
+  return entries_.Commit(key, folder);
 }
 
 // Adds what the cache lacks of the notes.
 absl::Status Import::CommitNotes(const ArtifactKey& key,
                                  const Incoming& incoming) {
   for (const auto& [name, content] : incoming.notes) {
-    if (cache_.ReadNote(key, name).has_value()) continue;
-    RETURN_IF_ERROR(cache_.WriteNote(key, name, content));
+    if (facts_.ReadNote(key, name).has_value()) continue;
+    RETURN_IF_ERROR(facts_.WriteNote(key, name, content));
   }
   return absl::OkStatus();
 }
@@ -247,8 +262,10 @@ ImportedPack Import::Report(PackSummary summary) const {
 
 absl::StatusOr<ImportedPack> ImportPack(KernelCache& cache,
                                         const std::string& path,
-                                        const SignaturePolicy& policy) {
+                                        const SignaturePolicy& policy,
+                                        const LocalNotes& local) {
   ASSIGN_OR_RETURN(Head head, ReadHead(path, policy.trusted, &policy));
+  RETURN_IF_ERROR(PrefixedWith(path, CheckNotes(head.summary.index, local)));
   Import import(cache, head.summary.index);
   RETURN_IF_ERROR(import.Stage(head.reader));
   RETURN_IF_ERROR(import.Commit());

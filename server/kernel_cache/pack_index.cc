@@ -9,8 +9,8 @@
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "kernel_cache/entry_check.h"
+#include "kernel_cache/entry_store.h"
 #include "kernel_cache/json_field.h"
-#include "kernel_cache/kernel_cache.h"
 #include "kernel_cache/ustar.h"
 #include "nlohmann/json.hpp"
 
@@ -50,7 +50,7 @@ bool IsFileName(std::string_view name) {
 }
 
 bool IsPackNoteName(std::string_view name) {
-  return IsFileName(name) && IsNoteName(name) && TravelsInPack(name);
+  return IsFileName(name) && IsNoteName(name) && !LocalNotes{}.Has(name);
 }
 
 absl::Status Wrong(std::string_view where, std::string_view expected,
@@ -184,13 +184,11 @@ PackHardware HardwareOf(const std::vector<PackEntry>& entries) {
   return hardware;
 }
 
-bool TravelsInPack(std::string_view note) {
-  const auto begins = [note](std::string_view prefix) {
-    return note.substr(0, prefix.size()) == prefix;
-  };
-  return note != KernelCache::kPinNote &&
-         !begins(KernelCache::kRanNotePrefix) &&
-         !begins(KernelCache::kReproducerNotePrefix);
+bool LocalNotes::Has(std::string_view note) const {
+  return note == EntryStore::kPinNote ||
+         std::any_of(
+             prefixes.begin(), prefixes.end(),
+             [note](std::string_view p) { return note.starts_with(p); });
 }
 
 std::string PackEntryFileName(const ArtifactKey& key, std::string_view file) {

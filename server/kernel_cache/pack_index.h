@@ -79,14 +79,19 @@ struct PackPlace {
   std::string name;  // of the file or the note
 };
 
-// Not so a pin: what to keep is for each cache's owner to say.
-bool TravelsInPack(std::string_view note);
+// Which notes stay with the cache that they were written to, by how their names
+// begin: what is about one machine, or only for its people. A pin stays in any
+// case, as what to keep is for each cache's owner to say.
+struct LocalNotes {
+  std::vector<std::string_view> prefixes;
+  bool Has(std::string_view note) const;
+};
 
 // v1/entries/<2 hex>/<64 hex>/<file>
 std::string PackEntryFileName(const ArtifactKey& key, std::string_view file);
 // v1/notes/<64 hex>/<note>
 std::string PackNoteName(const ArtifactKey& key, std::string_view note);
-// nullopt for every name that neither of those two makes.
+// nullopt for every name that neither of those two makes, and for a pin.
 std::optional<PackPlace> ParsePackMemberName(std::string_view name);
 
 // What a manifest says about its entry. INVALID_ARGUMENT when it lacks

@@ -1,7 +1,7 @@
 #include "models/evidence_store.h"
 
 #include "base/absl_view.h"
-#include "planning/parity_cases.h"
+#include "planning/note_names.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "base/absl_view.h"
 #include "base/communicate.h"
+#include "planning/note_names.h"
 #include "spdlog/spdlog.h"
 
 namespace stoker {
@@ -21,22 +21,22 @@ std::string AsSeenByAChild(const std::string& path) {
 
 }  // namespace
 
-FirstRun::FirstRun(Options options, KernelCache& cache)
-    : options_(std::move(options)), cache_(cache) {}
+FirstRun::FirstRun(Options options, FactStore& facts)
+    : options_(std::move(options)), facts_(facts) {}
 
 std::string FirstRun::NoteName() const {
-  return absl::StrCat(Absl(KernelCache::kRanNotePrefix), options_.machine);
+  return FirstRunNoteName(options_.machine);
 }
 
 bool FirstRun::IsKnownLocked(const ArtifactKey& key) {
   return survived_.contains(key) ||
-         cache_.ReadNote(key, NoteName()).has_value();
+         facts_.ReadNote(key, NoteName()).has_value();
 }
 
 void FirstRun::NoteLocked(const ArtifactKey& key) {
   survived_.insert(key);
   // Without the note the next start tries again.
-  cache_.WriteNote(key, NoteName(), "").IgnoreError();
+  facts_.WriteNote(key, NoteName(), "").IgnoreError();
 }
 
 std::vector<absl::Status> FirstRun::Check(

@@ -20,7 +20,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/subprocess.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/entry_store.h"
+#include "kernel_cache/fact_store.h"
 
 namespace stoker {
 
@@ -35,8 +36,8 @@ class FirstRun {
     absl::Duration time_limit = absl::Minutes(2);  // without a word
   };
 
-  // The cache outlives this object.
-  FirstRun(Options options, KernelCache& cache);
+  // `facts` outlives this object.
+  FirstRun(Options options, FactStore& facts);
 
   // For each entry: OK when it has survived a run here, or does now. INTERNAL
   // with what became of the child when not. OK too when no child can be
@@ -51,7 +52,7 @@ class FirstRun {
   std::string NoteName() const;
 
   const Options options_;
-  KernelCache& cache_;
+  FactStore& facts_;
   absl::Mutex mu_;  // held while a child runs
   std::set<ArtifactKey> survived_ ABSL_GUARDED_BY(mu_);
 };

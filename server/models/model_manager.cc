@@ -114,7 +114,8 @@ struct ModelManager::Impl {
         repository(repo),
         metrics(registry),
         devices(options.cores, loader, options.gpus, *version_deps.clock),
-        traffic(version_deps.cache),
+        traffic(version_deps.cache == nullptr ? nullptr
+                                              : &version_deps.cache->facts()),
         deps(std::move(version_deps)) {
     deps.server_ready = [this] { return Ready(); };
   }

@@ -13,6 +13,7 @@
 #include "base/absl_view.h"
 #include "kernel_cache/json_field.h"
 #include "nlohmann/json.hpp"
+#include "planning/note_names.h"
 #include "planning/warmup_plan.h"
 #include "promotion/verdict.h"
 
@@ -60,12 +61,11 @@ std::optional<DimensionSizes> BucketOf(const Json& factors,
 }
 
 // Run times don't depend on the weights' values, so any verdict will do.
-std::optional<Verdict> AnyVerdict(const KernelCache& cache,
+std::optional<Verdict> AnyVerdict(const FactStore& facts,
                                   const ArtifactKey& key) {
-  for (const std::string& name : cache.NoteNames(key)) {
-    if (!absl::StartsWith(name, Absl(KernelCache::kVerdictNotePrefix)))
-      continue;
-    const std::optional<std::string> note = cache.ReadNote(key, name);
+  for (const std::string& name : facts.NoteNames(key)) {
+    if (!absl::StartsWith(name, Absl(kVerdictNotePrefix))) continue;
+    const std::optional<std::string> note = facts.ReadNote(key, name);
     Verdict verdict;
     if (note.has_value() && ParseVerdict(*note, verdict)) return verdict;
   }
@@ -81,7 +81,7 @@ BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
   std::vector<MeasuredRun> compiled, eager;
   std::set<ArtifactKey> seen;
   int entries = 0, timed = 0;
-  for (const CacheLayer& layer : cache.layers()) {
+  for (const CacheLayer& layer : cache.entries().layers()) {
     for (const ArtifactKey& key : layer.Keys()) {
       const auto text = layer.ReadManifest(key);
       if (!text.ok() || !seen.insert(key).second) continue;
@@ -97,7 +97,7 @@ BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
         known.compile_seconds += seconds.get<double>();
         ++timed;
       }
-      const std::optional<Verdict> verdict = AnyVerdict(cache, key);
+      const std::optional<Verdict> verdict = AnyVerdict(cache.facts(), key);
       if (!verdict.has_value() || !(verdict->incumbent_seconds > 0)) continue;
       ++known.measured_buckets;
       eager.push_back({*sizes, verdict->incumbent_seconds});

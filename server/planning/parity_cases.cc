@@ -5,10 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/sha256.h"
-#include "kernel_cache/kernel_cache.h"
 #include "planning/warmup_plan.h"
 
 namespace stoker {
@@ -51,28 +47,6 @@ std::optional<DimensionSizes> ShrunkSizes(const ModelSpec& spec,
   }
   if (sizes == bucket.sizes) return std::nullopt;
   return sizes;
-}
-
-std::string Circumstances(const ModelSpec& spec) {
-  std::string text =
-      absl::StrCat("4 ", spec.weights_digest, " ", spec.parity.rtol, " ",
-                   spec.parity.atol, " ", spec.parity.cases);
-  if (std::isfinite(spec.parity.rms)) {
-    absl::StrAppend(&text, " rms ", spec.parity.rms);
-  }
-  if (spec.parity.recorded > 0) {
-    absl::StrAppend(&text, " recorded ", spec.parity.recorded);
-  }
-  for (const InputSpec& input : spec.inputs) {
-    absl::StrAppend(&text, " ", input.pad_value);
-    if (input.range.has_value()) {
-      absl::StrAppend(&text, ":", input.range->first, ":", input.range->second);
-    }
-  }
-  for (const bool paddable : Paddable(spec)) {
-    absl::StrAppend(&text, paddable ? " padded" : " exact");
-  }
-  return Sha256Hex(text).substr(0, 16);
 }
 
 }  // namespace
@@ -172,21 +146,6 @@ std::vector<PaddedSizes> PaddedAlongEach(const ModelSpec& spec,
     if (one.sizes != bucket.sizes) all.push_back(std::move(one));
   }
   return all;
-}
-
-std::string VerdictNoteName(const ModelSpec& spec) {
-  return absl::StrCat(Absl(KernelCache::kVerdictNotePrefix),
-                      Circumstances(spec), ".json");
-}
-
-std::string GraphNoteName(const ModelSpec& spec) {
-  return absl::StrCat(Absl(KernelCache::kGraphNotePrefix), Circumstances(spec),
-                      ".json");
-}
-
-std::string ReproducerNoteName(const ModelSpec& spec) {
-  return absl::StrCat(Absl(KernelCache::kReproducerNotePrefix),
-                      Circumstances(spec), ".safetensors");
 }
 
 }  // namespace stoker

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "repository/model_spec.h"
@@ -45,13 +44,5 @@ std::vector<PaddedSizes> PaddedAlongEach(const ModelSpec& spec,
 
 // Per dimension, whether requests may be padded along it.
 std::vector<bool> Paddable(const ModelSpec& spec);
-
-// Names of the notes beside an artifact that hold the verdict on it, and the
-// inputs and outputs that it was refused for. What a verdict depends on and the
-// artifact does not is in the name: weights, ranges, padding, tolerances.
-std::string VerdictNoteName(const ModelSpec& spec);
-std::string ReproducerNoteName(const ModelSpec& spec);
-// Likewise: what a CUDA graph of it gains.
-std::string GraphNoteName(const ModelSpec& spec);
 
 }  // namespace stoker

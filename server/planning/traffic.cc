@@ -165,9 +165,10 @@ TrafficRecord ModelTraffic::Read() const {
   return record;
 }
 
-absl::StatusOr<TrafficRecord> ReadTraffic(const KernelCache& cache,
+absl::StatusOr<TrafficRecord> ReadTraffic(const FactStore& facts,
                                           const ModelSpec& spec) {
-  ASSIGN_OR_RETURN(const std::string text, cache.ReadTraffic(spec.name));
+  ASSIGN_OR_RETURN(const std::string text,
+                   facts.ReadRecord(spec.name, kTrafficRecord));
   ASSIGN_OR_RETURN(TrafficRecord record, ParseTraffic(text));
   if (record.dimensions != spec.DimensionNames()) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -178,12 +179,12 @@ absl::StatusOr<TrafficRecord> ReadTraffic(const KernelCache& cache,
   return record;
 }
 
-TrafficRecord LoadTraffic(KernelCache& cache, const ModelSpec& spec) {
-  absl::StatusOr<TrafficRecord> record = ReadTraffic(cache, spec);
+TrafficRecord LoadTraffic(FactStore& facts, const ModelSpec& spec) {
+  absl::StatusOr<TrafficRecord> record = ReadTraffic(facts, spec);
   if (record.ok()) return *std::move(record);
   const std::string_view why = Std(record.status().message());
   if (absl::IsInvalidArgument(record.status())) {
-    cache.SetTrafficAside(spec.name, why);
+    facts.SetRecordAside(spec.name, kTrafficRecord, why);
   } else if (!absl::IsNotFound(record.status())) {
     spdlog::warn("{}: recorded traffic is not used: {}", spec.name, why);
   }
@@ -195,7 +196,7 @@ std::shared_ptr<ModelTraffic> TrafficKeeper::Of(const ModelSpec& spec) {
   if (kept.traffic == nullptr ||
       kept.saved.dimensions != spec.DimensionNames()) {
     kept.saved =
-        cache_ != nullptr ? LoadTraffic(*cache_, spec) : NoTraffic(spec);
+        facts_ != nullptr ? LoadTraffic(*facts_, spec) : NoTraffic(spec);
     kept.traffic = std::make_shared<ModelTraffic>(kept.saved);
   }
   return kept.traffic;
@@ -210,8 +211,9 @@ std::shared_ptr<RequestSamples> TrafficKeeper::SamplesOf(
   std::vector<SampledRequest> start;
   if (kept.samples != nullptr) {
     start = kept.samples->Read();
-  } else if (cache_ != nullptr && spec.parity.recorded > 0) {
-    absl::StatusOr<std::string> bytes = cache_->ReadRequests(spec.name);
+  } else if (facts_ != nullptr && spec.parity.recorded > 0) {
+    absl::StatusOr<std::string> bytes =
+        facts_->ReadRecord(spec.name, kRequestsRecord);
     absl::StatusOr<std::vector<SampledRequest>> samples =
         bytes.ok() ? ParseSamples(*bytes) : bytes.status();
     if (samples.ok()) {
@@ -229,7 +231,7 @@ std::shared_ptr<RequestSamples> TrafficKeeper::SamplesOf(
 }
 
 void TrafficKeeper::Save() {
-  if (cache_ == nullptr) return;
+  if (facts_ == nullptr) return;
   for (auto& [model, kept] : kept_) {
     const absl::Status saved = Save(model, kept);
     if (saved.ok() || kept.warned) continue;
@@ -242,7 +244,8 @@ absl::Status TrafficKeeper::Save(const std::string& model, Kept& kept) {
   if (kept.traffic != nullptr) {
     TrafficRecord now = kept.traffic->Read();
     if (now != kept.saved) {
-      RETURN_IF_ERROR(cache_->WriteTraffic(model, TrafficToJson(now)));
+      RETURN_IF_ERROR(
+          facts_->WriteRecord(model, kTrafficRecord, TrafficToJson(now)));
       kept.saved = std::move(now);
     }
   }
@@ -251,7 +254,7 @@ absl::Status TrafficKeeper::Save(const std::string& model, Kept& kept) {
   if (changes == kept.saved_changes) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string bytes,
                    SamplesToBytes(kept.samples->Read()));
-  RETURN_IF_ERROR(cache_->WriteRequests(model, bytes));
+  RETURN_IF_ERROR(facts_->WriteRecord(model, kRequestsRecord, bytes));
   kept.saved_changes = changes;
   return absl::OkStatus();
 }

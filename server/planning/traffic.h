@@ -16,13 +16,24 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/fact_store.h"
 #include "planning/request_samples.h"
 #include "planning/shape_sketch.h"
 #include "repository/model_spec.h"
 #include "tensor/shape_bucket.h"
 
 namespace stoker {
+
+// How the fact store keeps it: the shapes of a model's requests, and requests
+// with their values, which are nobody else's business.
+inline constexpr RecordKind kTrafficRecord = {.name = "traffic",
+                                              .suffix = ".json",
+                                              .max_bytes = 1 << 20,
+                                              .from_layers = true};
+inline constexpr RecordKind kRequestsRecord = {.name = "requests",
+                                               .suffix = ".safetensors",
+                                               .max_bytes = 80 << 20,
+                                               .from_layers = false};
 
 // A copy of what was recorded. Immutable value.
 struct TrafficRecord {
@@ -75,19 +86,19 @@ class ModelTraffic {
 // What was kept of the model's traffic. NOT_FOUND when there is nothing,
 // INVALID_ARGUMENT when it is damaged, FAILED_PRECONDITION when the model's
 // dimensions had other names then.
-absl::StatusOr<TrafficRecord> ReadTraffic(const KernelCache& cache,
+absl::StatusOr<TrafficRecord> ReadTraffic(const FactStore& facts,
                                           const ModelSpec& spec);
 
 // The same for a daemon: what was kept of the model's traffic, when its
 // dimensions have the names that they had then; else a record of nothing. A
 // damaged file is set aside with a warning.
-TrafficRecord LoadTraffic(KernelCache& cache, const ModelSpec& spec);
+TrafficRecord LoadTraffic(FactStore& facts, const ModelSpec& spec);
 
 // The traffic of all models. Not thread-safe: of the lifecycle thread.
 class TrafficKeeper {
  public:
   // Null: nothing is kept on disk. Outlives this object.
-  explicit TrafficKeeper(KernelCache* cache) : cache_(cache) {}
+  explicit TrafficKeeper(FactStore* facts) : facts_(facts) {}
 
   // One object per model name, and a new one when the names of its dimensions
   // change.
@@ -109,7 +120,7 @@ class TrafficKeeper {
     bool warned = false;
   };
   absl::Status Save(const std::string& model, Kept& kept);
-  KernelCache* const cache_;
+  FactStore* const facts_;
   std::map<std::string, Kept> kept_;  // by model
 };
 

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "compile_broker/compile_broker.h"
 #include "gtest/gtest.h"
+#include "kernel_cache/kernel_cache.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/faulty_files.h"
 #include "tests/fakes/temp_folder.h"
@@ -102,8 +103,8 @@ class CompileBrokerTest : public testing::Test {
     return options;
   }
   void StartBroker(const CompileWorkerOptions& options) {
-    broker_ =
-        std::make_unique<CompileBroker>(options, *cache_, clock_, metrics_);
+    broker_ = std::make_unique<CompileBroker>(options, cache_->entries(),
+                                              clock_, metrics_);
   }
 
   // `behaviour`: see tests/fakes/fake_worker.py.
@@ -140,7 +141,7 @@ class CompileBrokerTest : public testing::Test {
     clock_.Advance(duration);
   }
 
-  std::string scratch() const { return cache_->scratch_folder(); }
+  std::string scratch() const { return cache_->entries().scratch_folder(); }
   std::string MakeGate(const std::string& name) {
     std::string path = absl::StrCat(scratch(), "/", name);
     EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);

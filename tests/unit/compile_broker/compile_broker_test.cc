@@ -33,7 +33,7 @@ TEST_F(CompileBrokerTest, AJobBecomesAnEntry) {
   EXPECT_EQ(entry->key, request.key);
   EXPECT_THAT(entry->manifest_json, HasSubstr(request.key.hex()));
   EXPECT_TRUE(std::filesystem::exists(entry->folder + "/model.so"));
-  EXPECT_TRUE(cache_->Lookup(request.key).has_value());
+  EXPECT_TRUE(cache_->entries().Lookup(request.key).has_value());
   EXPECT_THAT(ticket->phases(),
               ElementsAre("wait", "start", "load", "specialise", "lower",
                           "build", "package", "commit"));
@@ -244,7 +244,7 @@ TEST_F(CompileBrokerTest, TheEndKillsTheWorkerAndAnswersWhatIsLeft) {
   const std::vector<std::string> words = absl::StrSplit(starts[0], ' ');
   EXPECT_EQ(kill(std::stoi(words[2]), 0), -1) << "the worker lives on";
   // The key is free for others.
-  auto lock = cache_->TryLock(request.key);
+  auto lock = cache_->entries().TryLock(request.key);
   ASSERT_TRUE(lock.ok());
   EXPECT_NE(*lock, nullptr);
 }

@@ -116,7 +116,8 @@ TEST_P(ReportedFailureTest, IsAnsweredCountedAndParked) {
   EXPECT_THAT(ticket->Message(), HasSubstr(expected.words));
   EXPECT_EQ(Compiles(expected.outcome), 1);
   EXPECT_THAT(StagedFolders(), IsEmpty());
-  EXPECT_FALSE(cache_->Lookup(Request(expected.behaviour).key).has_value());
+  EXPECT_FALSE(
+      cache_->entries().Lookup(Request(expected.behaviour).key).has_value());
 
   for (int failures = 2; failures <= 3; ++failures) {
     EXPECT_EQ(Submit(Request(expected.behaviour))->Code(), expected.code);
@@ -174,7 +175,7 @@ TEST_F(WorkerFaultsTest, ASuccessForgetsAnEarlierFailure) {
   const CompileRequest request = Request("half-once");
   EXPECT_EQ(Submit(request)->Code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(Submit(request)->Result().ok());
-  cache_->Quarantine({.key = request.key}, "for the test");
+  cache_->entries().Quarantine({.key = request.key}, "for the test");
   CompileRequest failing = request;
   failing.program_path = "/models/error.pt2";
   EXPECT_EQ(Submit(failing)->Code(), absl::StatusCode::kInternal);

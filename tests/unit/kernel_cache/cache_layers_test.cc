@@ -37,9 +37,9 @@ class CacheLayersTest : public testing::Test {
   }
 
   static void Commit(KernelCache& cache, const ArtifactKey& key) {
-    const std::string folder = *cache.NewStagingFolder(key);
+    const std::string folder = *cache.entries().NewStagingFolder(key);
     StageArtifact(folder, key);
-    const auto entry = cache.Commit(key, folder);
+    const auto entry = cache.entries().Commit(key, folder);
     ASSERT_TRUE(entry.ok()) << entry.status();
   }
 
@@ -52,7 +52,7 @@ class CacheLayersTest : public testing::Test {
         *KernelCache::Open({.root = root}, Files::Real(), metrics);
     for (const ArtifactKey& key : keys) {
       Commit(*cache, key);
-      EXPECT_TRUE(cache->WriteNote(key, "verdict", name).ok());
+      EXPECT_TRUE(cache->facts().WriteNote(key, "verdict", name).ok());
     }
     return root;
   }
@@ -74,30 +74,30 @@ TEST_F(CacheLayersTest, LookupsFallThroughInOrder) {
   const std::string near = Layer("near", {key_});
   const std::string far = Layer("far", {key_, other_});
   const auto cache = Open({near, far});
-  const std::optional<CacheEntry> first = cache->Lookup(key_);
+  const std::optional<CacheEntry> first = cache->entries().Lookup(key_);
   ASSERT_TRUE(first.has_value());
   EXPECT_EQ(first->layer, 1);
   EXPECT_EQ(first->folder, EntryFolderIn(fs::canonical(near), key_));
-  EXPECT_EQ(cache->ReadNote(key_, "verdict"), "near");
-  const std::optional<CacheEntry> second = cache->Lookup(other_);
+  EXPECT_EQ(cache->facts().ReadNote(key_, "verdict"), "near");
+  const std::optional<CacheEntry> second = cache->entries().Lookup(other_);
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->layer, 2);
-  EXPECT_EQ(cache->ReadNote(other_, "verdict"), "far");
+  EXPECT_EQ(cache->facts().ReadNote(other_, "verdict"), "far");
   EXPECT_EQ(Lookups("lower", "hit"), 2);
   EXPECT_EQ(Lookups("upper", "hit"), 0);
-  EXPECT_EQ(cache->Keys().size(), 2u);
+  EXPECT_EQ(cache->entries().Keys().size(), 2u);
 }
 
 TEST_F(CacheLayersTest, NewEntriesAndNotesGoUp) {
   const std::string layer = Layer("layer", {key_});
   const auto cache = Open({layer});
   Commit(*cache, other_);
-  ASSERT_TRUE(cache->WriteNote(key_, "verdict", "ours").ok());
+  ASSERT_TRUE(cache->facts().WriteNote(key_, "verdict", "ours").ok());
   EXPECT_TRUE(fs::exists(EntryFolderIn(root_, other_)));
   EXPECT_FALSE(fs::exists(EntryFolderIn(layer, other_)));
-  EXPECT_EQ(cache->ReadNote(key_, "verdict"), "ours");
+  EXPECT_EQ(cache->facts().ReadNote(key_, "verdict"), "ours");
   EXPECT_EQ(ReadBytes(layer + "/v1/notes/" + key_.hex() + "/verdict"), "layer");
-  EXPECT_THAT(cache->NoteNames(key_), ElementsAre("verdict"));
+  EXPECT_THAT(cache->facts().NoteNames(key_), ElementsAre("verdict"));
 }
 
 TEST_F(CacheLayersTest, DamageInALayerIsReportedAndPassedOver) {
@@ -106,31 +106,32 @@ TEST_F(CacheLayersTest, DamageInALayerIsReportedAndPassedOver) {
   WriteBytes(EntryFolderIn(bad, key_) + "/model.so", "damaged");
   {
     const auto cache = Open({bad, good});
-    EXPECT_EQ(cache->Lookup(key_)->layer, 2);
+    EXPECT_EQ(cache->entries().Lookup(key_)->layer, 2);
     EXPECT_EQ(Lookups("lower", "damaged"), 1);
   }
   const auto cache = Open({bad});
-  EXPECT_EQ(cache->Lookup(key_), std::nullopt);
+  EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt);
   ASSERT_EQ(refusals_.Read().size(), 2u);
   EXPECT_EQ(refusals_.Read()[0].of, key_.Short());
   // It is not ours to move, and a new one goes above it.
   EXPECT_TRUE(fs::exists(EntryFolderIn(bad, key_)));
   Commit(*cache, key_);
-  EXPECT_EQ(cache->Lookup(key_)->layer, 0);
+  EXPECT_EQ(cache->entries().Lookup(key_)->layer, 0);
 }
 
 TEST_F(CacheLayersTest, WhatCouldNotBeOpenedIsMasked) {
   const std::string layer = Layer("layer", {key_});
   const auto cache = Open({layer});
-  cache->Quarantine(*cache->Lookup(key_), "undefined symbol");
-  EXPECT_EQ(cache->Lookup(key_), std::nullopt);
+  cache->entries().Quarantine(*cache->entries().Lookup(key_),
+                              "undefined symbol");
+  EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt);
   EXPECT_TRUE(fs::exists(EntryFolderIn(layer, key_)));
   EXPECT_EQ(MetricValue(metrics_, "stoker_cache_rejections_total",
                         {{"reason", "open"}}),
             1);
   ASSERT_EQ(refusals_.Read().size(), 1u);
   EXPECT_EQ(refusals_.Read()[0].reason, "undefined symbol");
-  EXPECT_TRUE(Open({layer})->Lookup(key_).has_value());
+  EXPECT_TRUE(Open({layer})->entries().Lookup(key_).has_value());
 }
 
 TEST_F(CacheLayersTest, LayersThatOthersMayWriteAreRefused) {
@@ -163,16 +164,16 @@ TEST_F(CacheLayersTest, WithoutAWritableRootLayersAreReadAllTheSame) {
   FaultyFiles files(Files::Real());
   files.FailAllChanges(absl::PermissionDeniedError("read-only disk"));
   const auto cache = Open({layer}, files);
-  EXPECT_EQ(cache->writable().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(cache->entries().writable().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(MetricValue(metrics_, "stoker_cache_writable"), 0);
-  const std::optional<CacheEntry> entry = cache->Lookup(key_);
+  const std::optional<CacheEntry> entry = cache->entries().Lookup(key_);
   ASSERT_TRUE(entry.has_value());
   EXPECT_TRUE(HoldsArtifact(entry->verified->path()));
-  EXPECT_EQ(cache->NewStagingFolder(other_).status().code(),
+  EXPECT_EQ(cache->entries().NewStagingFolder(other_).status().code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_EQ(cache->TryLock(other_).status().code(),
+  EXPECT_EQ(cache->entries().TryLock(other_).status().code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_EQ(cache->WriteNote(key_, "verdict", "x").code(),
+  EXPECT_EQ(cache->facts().WriteNote(key_, "verdict", "x").code(),
             absl::StatusCode::kUnavailable);
 }
 
@@ -181,7 +182,7 @@ TEST_F(CacheLayersTest, WithoutAWritableRootLayersAreReadAllTheSame) {
 TEST_F(CacheLayersTest, AnEntryLeadsToTheFilesThatWereVerified) {
   const auto cache = Open({});
   Commit(*cache, key_);
-  const CacheEntry entry = *cache->Lookup(key_);
+  const CacheEntry entry = *cache->entries().Lookup(key_);
   fs::rename(EntryFolderIn(root_, key_), folder_ / "aside");
   fs::create_directory(EntryFolderIn(root_, key_));
   StageArtifact(EntryFolderIn(root_, key_), key_,
@@ -189,7 +190,9 @@ TEST_F(CacheLayersTest, AnEntryLeadsToTheFilesThatWereVerified) {
   EXPECT_TRUE(HoldsArtifact(entry.verified->path()));
   EXPECT_FALSE(HoldsArtifact(entry.folder));
   // No two of them have one name, so that no library is taken for another.
-  EXPECT_NE(cache->Lookup(key_).has_value() ? cache->Lookup(key_)->folder : "",
+  EXPECT_NE(cache->entries().Lookup(key_).has_value()
+                ? cache->entries().Lookup(key_)->folder
+                : "",
             entry.verified->path());
 }
 
@@ -204,15 +207,16 @@ TEST_F(CacheLayersTest, EvictionTakesTheLeastRecentlyUsedThatNobodyUses) {
     fs::last_write_time(
         seal, fs::file_time_type::clock::now() - std::chrono::hours(10 - n));
   }
-  ASSERT_TRUE(cache->WriteNote(keys[0], KernelCache::kPinNote, "").ok());
-  const auto before = cache->layers()[0].LastUsed(keys[1]);
-  std::optional<CacheEntry> in_use = cache->Lookup(keys[1]);
-  EXPECT_GT(cache->layers()[0].LastUsed(keys[1]), before);
+  ASSERT_TRUE(cache->entries().SetPinned(keys[0], true).ok());
+  const auto before = cache->entries().layers()[0].LastUsed(keys[1]);
+  std::optional<CacheEntry> in_use = cache->entries().Lookup(keys[1]);
+  EXPECT_GT(cache->entries().layers()[0].LastUsed(keys[1]), before);
 
-  const CacheUse use = cache->Evict({.max_bytes = 1}, absl::InfiniteFuture());
+  const CacheUse use =
+      cache->entries().Evict({.max_bytes = 1}, absl::InfiniteFuture());
   EXPECT_EQ(use.entries, 2);
   EXPECT_EQ(use.evicted_entries, 2);
-  EXPECT_TRUE(cache->Lookup(keys[0]).has_value());  // pinned
+  EXPECT_TRUE(cache->entries().Lookup(keys[0]).has_value());  // pinned
   EXPECT_TRUE(HoldsArtifact(in_use->folder));
   EXPECT_FALSE(fs::exists(EntryFolderIn(root_, keys[2])));
   EXPECT_EQ(MetricValue(metrics_, "stoker_cache_evictions_total",
@@ -220,10 +224,14 @@ TEST_F(CacheLayersTest, EvictionTakesTheLeastRecentlyUsedThatNobodyUses) {
             2);
 
   in_use.reset();
-  EXPECT_EQ(cache->Evict({.max_bytes = 1}, absl::InfiniteFuture()).entries, 1);
-  ASSERT_TRUE(cache->RemoveNote(keys[0], KernelCache::kPinNote).ok());
-  EXPECT_EQ(cache->Evict({.max_bytes = 1}, absl::InfiniteFuture()).entries, 0);
-  EXPECT_THAT(cache->Keys(), IsEmpty());
+  EXPECT_EQ(
+      cache->entries().Evict({.max_bytes = 1}, absl::InfiniteFuture()).entries,
+      1);
+  ASSERT_TRUE(cache->entries().SetPinned(keys[0], false).ok());
+  EXPECT_EQ(
+      cache->entries().Evict({.max_bytes = 1}, absl::InfiniteFuture()).entries,
+      0);
+  EXPECT_THAT(cache->entries().Keys(), IsEmpty());
   EXPECT_THAT(*Files::Real().List(root_ + "/v1/staging"), IsEmpty());
   EXPECT_THAT(*Files::Real().List(root_ + "/v1/locks"), IsEmpty());
   Commit(*cache, keys[2]);  // and it can come back
@@ -234,21 +242,23 @@ TEST_F(CacheLayersTest, WithoutLocksTheFirstEntryStays) {
   FaultyFiles files(Files::Real());
   files.HaveNoLocks();
   const auto first = Open({}, files);
-  const std::string staged = *first->NewStagingFolder(key_);
+  const std::string staged = *first->entries().NewStagingFolder(key_);
   const auto second = Open({}, files);
   EXPECT_TRUE(fs::exists(staged));  // its owner may live
-  EXPECT_NE(*first->TryLock(key_), nullptr);
-  EXPECT_NE(*second->TryLock(key_), nullptr);  // so both compile
+  EXPECT_NE(*first->entries().TryLock(key_), nullptr);
+  EXPECT_NE(*second->entries().TryLock(key_), nullptr);  // so both compile
   Commit(*second, key_);
   StageArtifact(staged, key_, {{"model.so", "another one"}});
-  const auto late = first->Commit(key_, staged);
+  const auto late = first->entries().Commit(key_, staged);
   ASSERT_TRUE(late.ok()) << late.status();
   EXPECT_TRUE(HoldsArtifact(late->folder));
   EXPECT_EQ(MetricValue(metrics_, "stoker_cache_commits_total",
                         {{"result", "duplicate"}}),
             1);
   // Nobody can tell whether it is in use.
-  EXPECT_EQ(first->Evict({.max_bytes = 1}, absl::InfiniteFuture()).entries, 1);
+  EXPECT_EQ(
+      first->entries().Evict({.max_bytes = 1}, absl::InfiniteFuture()).entries,
+      1);
 }
 
 TEST_F(CacheLayersTest, WithoutLocksAStagingFolderIsLeftBehindForADay) {

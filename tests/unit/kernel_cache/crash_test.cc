@@ -33,14 +33,17 @@ void Work(const std::string& root, Files& files, const ArtifactKey& key) {
   auto cache = KernelCache::Open({.root = root}, files, metrics);
   if (!cache.ok()) return;
   for (int round = 0; round < 2; ++round) {
-    const auto lock = (*cache)->TryLock(key);
-    const auto folder = (*cache)->NewStagingFolder(key);
+    const auto lock = (*cache)->entries().TryLock(key);
+    const auto folder = (*cache)->entries().NewStagingFolder(key);
     if (!folder.ok()) return;
     StageArtifact(*folder, key);
-    if (!(*cache)->Commit(key, *folder).ok()) return;
-    (*cache)->WriteNote(key, "verdict", "one verdict").IgnoreError();
-    (*cache)->WriteNote(key, "verdict", "another verdict").IgnoreError();
-    if (round == 0) (*cache)->Quarantine({.key = key}, "test");
+    if (!(*cache)->entries().Commit(key, *folder).ok()) return;
+    (*cache)->facts().WriteNote(key, "verdict", "one verdict").IgnoreError();
+    (*cache)
+        ->facts()
+        .WriteNote(key, "verdict", "another verdict")
+        .IgnoreError();
+    if (round == 0) (*cache)->entries().Quarantine({.key = key}, "test");
   }
 }
 
@@ -69,19 +72,20 @@ bool DieAt(int n, Moment moment, bool lose_power) {
   if (!next.ok()) return true;
   EXPECT_THAT(*Files::Real().List(root + "/v1/staging"), IsEmpty());
   // What a dead daemon has published is whole: nothing is found damaged.
-  const std::optional<CacheEntry> entry = (*next)->Lookup(key);
+  const std::optional<CacheEntry> entry = (*next)->entries().Lookup(key);
   EXPECT_EQ(MetricValue(metrics, "stoker_cache_requests_total",
                         {{"layer", "upper"}, {"result", "damaged"}}),
             0);
   EXPECT_TRUE(!entry.has_value() || HoldsArtifact(entry->folder));
-  const std::optional<std::string> note = (*next)->ReadNote(key, "verdict");
+  const std::optional<std::string> note =
+      (*next)->facts().ReadNote(key, "verdict");
   EXPECT_TRUE(!note || note == "one verdict" || note == "another verdict");
 
   // And it works on.
-  EXPECT_NE(*(*next)->TryLock(key), nullptr);
-  const std::string staged = *(*next)->NewStagingFolder(key);
+  EXPECT_NE(*(*next)->entries().TryLock(key), nullptr);
+  const std::string staged = *(*next)->entries().NewStagingFolder(key);
   StageArtifact(staged, key);
-  const auto committed = (*next)->Commit(key, staged);
+  const auto committed = (*next)->entries().Commit(key, staged);
   EXPECT_TRUE(committed.ok()) << committed.status();
   EXPECT_TRUE(committed.ok() && HoldsArtifact(committed->folder));
   return true;
@@ -144,7 +148,8 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
     ASSERT_TRUE(next.ok()) << next.status();
     EXPECT_THAT(*Files::Real().List(root + "/v1/staging"), IsEmpty());
     for (int n = 0; n < kKeys; ++n) {
-      const std::optional<CacheEntry> entry = (*next)->Lookup(KeyOf(n));
+      const std::optional<CacheEntry> entry =
+          (*next)->entries().Lookup(KeyOf(n));
       if (!entry.has_value()) continue;
       ++found;
       EXPECT_TRUE(HoldsArtifact(entry->folder));
@@ -152,7 +157,7 @@ TEST(KillTest, NextDaemonNeverSeesADamagedEntry) {
     EXPECT_EQ(MetricValue(metrics, "stoker_cache_requests_total",
                           {{"layer", "upper"}, {"result", "damaged"}}),
               0);
-    EXPECT_NE(*(*next)->TryLock(KeyOf(0)), nullptr);
+    EXPECT_NE(*(*next)->entries().TryLock(KeyOf(0)), nullptr);
   }
   // The test would prove nothing if no kill ever hit a commit.
   EXPECT_GT(killed_while_writing, 0);

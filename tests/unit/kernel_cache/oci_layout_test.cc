@@ -65,7 +65,7 @@ TEST_F(OciLayoutTest, ThePackIsFoundAsItWas) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(ReadBytes(*found), ReadBytes(pack_));
   EXPECT_THAT(*found, EndsWith("/blobs/sha256/" + Sha256Hex(ReadBytes(pack_))));
-  EXPECT_TRUE(ImportPack(*Open("b"), *found, anybody_).ok());
+  EXPECT_TRUE(ImportPack(*Open("b"), *found, anybody_, local_).ok());
 }
 
 TEST_F(OciLayoutTest, IsAnArtifactAndAnImage) {

@@ -26,7 +26,7 @@ class PackDamageTest : public PackFixture {
   // Of those bytes as a file.
   absl::Status Import(KernelCache& cache, const std::string& archive) {
     WriteBytes(folder_ / "bad.pack", archive);
-    return ImportPack(cache, folder_ / "bad.pack", anybody_).status();
+    return ImportPack(cache, folder_ / "bad.pack", anybody_, local_).status();
   }
   void ExpectRefused(const std::string& archive, const std::string& message) {
     auto cache = Open("refusing");
@@ -120,7 +120,8 @@ TEST_F(PackDamageTest, ThroughAPipeTooTruncationsAreRefused) {
               static_cast<ssize_t>(bytes.size()));
     close(ends[1]);
     const absl::Status status =
-        ImportPack(*cache, "/proc/self/fd/" + std::to_string(ends[0]), anybody_)
+        ImportPack(*cache, "/proc/self/fd/" + std::to_string(ends[0]), anybody_,
+                   local_)
             .status();
     close(ends[0]);
     return status;

@@ -82,10 +82,10 @@ class PackFixture : public testing::Test {
   static ArtifactKey Add(KernelCache& cache, const KeyFactors& factors,
                          const ArtifactFiles& files = SmallArtifact()) {
     const ArtifactKey key(factors);
-    const std::string folder = *cache.NewStagingFolder(key);
+    const std::string folder = *cache.entries().NewStagingFolder(key);
     StageArtifact(folder, key, files);
     WriteBytes(folder + "/manifest.json", PackManifest(factors, files));
-    const absl::Status committed = cache.Commit(key, folder).status();
+    const absl::Status committed = cache.entries().Commit(key, folder).status();
     EXPECT_TRUE(committed.ok()) << committed;
     return key;
   }
@@ -93,8 +93,9 @@ class PackFixture : public testing::Test {
   // The path of a pack of everything in the cache.
   std::string Export(KernelCache& cache, const SigningKey* signer = nullptr,
                      const std::string& name = "test.pack") {
-    const absl::Status exported =
-        ExportPack(cache, cache.Keys(), folder_ / name, signer).status();
+    const absl::Status exported = ExportPack(cache, cache.entries().Keys(),
+                                             local_, folder_ / name, signer)
+                                      .status();
     EXPECT_TRUE(exported.ok()) << exported;
     return folder_ / name;
   }
@@ -104,8 +105,9 @@ class PackFixture : public testing::Test {
     auto cache = Open(name);
     Add(*cache, FactorsOf("8"));
     Add(*cache, FactorsOf("1"), {{"model.so", "other code"}});
-    EXPECT_TRUE(cache->WriteNote(key8_, kVerdict, "{\"promote\":true}").ok());
-    EXPECT_TRUE(cache->WriteNote(key8_, "empty", "").ok());
+    EXPECT_TRUE(
+        cache->facts().WriteNote(key8_, kVerdict, "{\"promote\":true}").ok());
+    EXPECT_TRUE(cache->facts().WriteNote(key8_, "empty", "").ok());
     return cache;
   }
   std::string SmallPack(const SigningKey* signer = nullptr) {
@@ -133,6 +135,7 @@ class PackFixture : public testing::Test {
   TempFolder folder_{TempFolder::Where::kMemory};
   MetricRegistry metrics_;
   const SignaturePolicy anybody_{.allow_unsigned = true};
+  const LocalNotes local_{{"ran-on-"}};
 };
 
 }  // namespace stoker

@@ -24,18 +24,19 @@ using PackTest = PackFixture;
 TEST_F(PackTest, WhatIsExportedIsImported) {
   const std::string pack = Export(*FullCache("a"));
   auto b = Open("b");
-  const absl::StatusOr<ImportedPack> imported = ImportPack(*b, pack, anybody_);
+  const absl::StatusOr<ImportedPack> imported =
+      ImportPack(*b, pack, anybody_, local_);
   ASSERT_TRUE(imported.ok()) << imported.status();
-  EXPECT_EQ(imported->committed, b->Keys());
+  EXPECT_EQ(imported->committed, b->entries().Keys());
   EXPECT_THAT(imported->present, IsEmpty());
   EXPECT_EQ(imported->signature.kind, SignatureVerdict::Kind::kUnsigned);
-  EXPECT_EQ(b->Keys().size(), 2u);
-  EXPECT_TRUE(HoldsArtifact(b->Lookup(key8_)->folder));
-  EXPECT_TRUE(
-      HoldsArtifact(b->Lookup(key1_)->folder, {{"model.so", "other code"}}));
-  EXPECT_EQ(b->ReadNote(key8_, kVerdict), "{\"promote\":true}");
-  EXPECT_EQ(b->ReadNote(key8_, "empty"), "");
-  EXPECT_THAT(b->NoteNames(key1_), IsEmpty());
+  EXPECT_EQ(b->entries().Keys().size(), 2u);
+  EXPECT_TRUE(HoldsArtifact(b->entries().Lookup(key8_)->folder));
+  EXPECT_TRUE(HoldsArtifact(b->entries().Lookup(key1_)->folder,
+                            {{"model.so", "other code"}}));
+  EXPECT_EQ(b->facts().ReadNote(key8_, kVerdict), "{\"promote\":true}");
+  EXPECT_EQ(b->facts().ReadNote(key8_, "empty"), "");
+  EXPECT_THAT(b->facts().NoteNames(key1_), IsEmpty());
   EXPECT_THAT(Names("b", "staging"), IsEmpty());
   // And on from there, unchanged.
   EXPECT_EQ(ReadBytes(Export(*b, nullptr, "again.pack")), ReadBytes(pack));
@@ -44,13 +45,15 @@ TEST_F(PackTest, WhatIsExportedIsImported) {
 TEST_F(PackTest, SameEntriesSameBytes) {
   auto a = FullCache("a");
   auto b = Open("elsewhere");
-  ASSERT_TRUE(b->WriteNote(key8_, "empty", "").ok());
+  ASSERT_TRUE(b->facts().WriteNote(key8_, "empty", "").ok());
   Add(*b, FactorsOf("1"), {{"model.so", "other code"}});
   Add(*b, FactorsOf("8"));
-  ASSERT_TRUE(b->WriteNote(key8_, kVerdict, "{\"promote\":true}").ok());
-  ASSERT_TRUE(ExportPack(*a, {key8_, key1_}, folder_ / "a.pack", nullptr).ok());
+  ASSERT_TRUE(b->facts().WriteNote(key8_, kVerdict, "{\"promote\":true}").ok());
   ASSERT_TRUE(
-      ExportPack(*b, {key1_, key8_, key1_}, folder_ / "b.pack", nullptr).ok());
+      ExportPack(*a, {key8_, key1_}, local_, folder_ / "a.pack", nullptr).ok());
+  ASSERT_TRUE(
+      ExportPack(*b, {key1_, key8_, key1_}, local_, folder_ / "b.pack", nullptr)
+          .ok());
   EXPECT_EQ(ReadBytes(folder_ / "a.pack"), ReadBytes(folder_ / "b.pack"));
   const SigningKey key = MakeKey("key.pem");
   EXPECT_EQ(ReadBytes(Export(*a, &key, "a.pack")),
@@ -78,10 +81,10 @@ TEST_F(PackTest, AnUnpackedPackIsALayer) {
       {.root = folder_ / "upper", .layers = {folder_ / "layer"}}, Files::Real(),
       metrics_);
   ASSERT_TRUE(cache.ok()) << cache.status();
-  EXPECT_EQ((*cache)->Keys().size(), 2u);
-  EXPECT_TRUE((*cache)->Lookup(key8_).has_value());
-  EXPECT_TRUE((*cache)->Lookup(key1_).has_value());
-  EXPECT_EQ((*cache)->ReadNote(key8_, kVerdict), "{\"promote\":true}");
+  EXPECT_EQ((*cache)->entries().Keys().size(), 2u);
+  EXPECT_TRUE((*cache)->entries().Lookup(key8_).has_value());
+  EXPECT_TRUE((*cache)->entries().Lookup(key1_).has_value());
+  EXPECT_EQ((*cache)->facts().ReadNote(key8_, kVerdict), "{\"promote\":true}");
 }
 
 TEST_F(PackTest, SummarySaysWhatAPackHoldsAndFits) {
@@ -106,16 +109,31 @@ TEST_F(PackTest, AFileOfManyBuffersIsTheSame) {
   auto a = Open("a");
   Add(*a, FactorsOf("8"), files);
   auto b = Open("b");
-  const auto imported = ImportPack(*b, Export(*a), anybody_);
+  const auto imported = ImportPack(*b, Export(*a), anybody_, local_);
   ASSERT_TRUE(imported.ok()) << imported.status();
-  EXPECT_TRUE(HoldsArtifact(b->Lookup(key8_)->folder, files));
+  EXPECT_TRUE(HoldsArtifact(b->entries().Lookup(key8_)->folder, files));
 }
 
-TEST_F(PackTest, APinStaysAtHome) {
+TEST_F(PackTest, APinAndLocalNotesStayAtHome) {
   auto cache = FullCache("a");
   const std::string before = ReadBytes(Export(*cache));
-  ASSERT_TRUE(cache->WriteNote(key8_, KernelCache::kPinNote, "").ok());
+  ASSERT_TRUE(cache->entries().SetPinned(key8_, true).ok());
+  ASSERT_TRUE(cache->facts().WriteNote(key8_, "ran-on-0123", "").ok());
   EXPECT_EQ(ReadBytes(Export(*cache)), before);
+}
+
+// Whoever made the pack may know nothing of the note, or mean harm with it.
+TEST_F(PackTest, APackWithALocalNoteIsRefused) {
+  auto cache = FullCache("a");
+  ASSERT_TRUE(cache->facts().WriteNote(key8_, "ran-on-0123", "").ok());
+  const std::string pack = folder_ / "theirs.pack";
+  ASSERT_TRUE(ExportPack(*cache, {key8_}, LocalNotes{}, pack, nullptr).ok());
+  auto b = Open("b");
+  const absl::Status refused = ImportPack(*b, pack, anybody_, local_).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("ran-on-0123"));
+  EXPECT_THAT(b->entries().Keys(), IsEmpty());
+  EXPECT_TRUE(ImportPack(*b, pack, anybody_, LocalNotes{}).ok());
 }
 
 TEST_F(PackTest, ExportOfWhatIsNotThereWritesNothing) {
@@ -125,22 +143,23 @@ TEST_F(PackTest, ExportOfWhatIsNotThereWritesNothing) {
   const ArtifactKey unknown(FactorsOf("2"));
   const auto expect = [&](std::vector<ArtifactKey> keys,
                           absl::StatusCode code) {
-    EXPECT_EQ(
-        ExportPack(*cache, std::move(keys), folder_ / "out/x.pack", nullptr)
-            .status()
-            .code(),
-        code);
+    EXPECT_EQ(ExportPack(*cache, std::move(keys), local_,
+                         folder_ / "out/x.pack", nullptr)
+                  .status()
+                  .code(),
+              code);
     EXPECT_EQ(ReadBytes(folder_ / "out/x.pack"), "earlier");
     EXPECT_THAT(*Files::Real().List(folder_ / "out"), ElementsAre("x.pack"));
   };
   expect({key8_, unknown}, absl::StatusCode::kNotFound);
   expect({}, absl::StatusCode::kInvalidArgument);
-  WriteBytes(cache->Lookup(key8_)->folder + "/model.so", "damaged");
+  WriteBytes(cache->entries().Lookup(key8_)->folder + "/model.so", "damaged");
   expect({key8_, key1_}, absl::StatusCode::kNotFound);
-  EXPECT_EQ(ExportPack(*cache, {key1_}, folder_ / "none/x.pack", nullptr)
-                .status()
-                .code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(
+      ExportPack(*cache, {key1_}, local_, folder_ / "none/x.pack", nullptr)
+          .status()
+          .code(),
+      absl::StatusCode::kNotFound);
 }
 
 TEST_F(PackTest, PolicyDecidesWhoseCodeComesIn) {
@@ -155,7 +174,7 @@ TEST_F(PackTest, PolicyDecidesWhoseCodeComesIn) {
                             .allow_unsigned = true};
   auto b = Open("b");
   const auto refused = [&](const std::string& pack) {
-    const absl::Status status = ImportPack(*b, pack, strict).status();
+    const absl::Status status = ImportPack(*b, pack, strict, local_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
     EXPECT_THAT(Names("b", "entries"), IsEmpty());
     return std::string(status.message());
@@ -163,15 +182,15 @@ TEST_F(PackTest, PolicyDecidesWhoseCodeComesIn) {
   EXPECT_THAT(refused(unsigned_pack), HasSubstr("unsigned.pack: not signed"));
   EXPECT_THAT(refused(their_pack),
               HasSubstr("unknown key " + theirs.Public()->Fingerprint()));
-  EXPECT_EQ(ImportPack(*b, their_pack, lax)->signature.kind,
+  EXPECT_EQ(ImportPack(*b, their_pack, lax, local_)->signature.kind,
             SignatureVerdict::Kind::kUnknown);
-  EXPECT_EQ(ImportPack(*b, our_pack, strict)->signature.kind,
+  EXPECT_EQ(ImportPack(*b, our_pack, strict, local_)->signature.kind,
             SignatureVerdict::Kind::kTrusted);
   // A signature of another index is wrong for everybody.
   ArchiveFiles files = FilesOf(ReadBytes(our_pack));
   files[1].second = *SignedBy(ours, "{}");
   WriteBytes(our_pack, ArchiveOf(files));
-  const absl::Status wrong = ImportPack(*b, our_pack, lax).status();
+  const absl::Status wrong = ImportPack(*b, our_pack, lax, local_).status();
   EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(wrong.message(), HasSubstr("signature: expected one that key " +
                                          ours.Public()->Fingerprint()));
@@ -182,36 +201,38 @@ TEST_F(PackTest, EntriesThatAreThereStay) {
   auto b = Open("b");
   Add(*b, FactorsOf("8"), {{"model.so", "compiled here"}});
   Add(*b, FactorsOf("1"), {{"model.so", "other code"}});
-  const absl::StatusOr<ImportedPack> imported = ImportPack(*b, pack, anybody_);
+  const absl::StatusOr<ImportedPack> imported =
+      ImportPack(*b, pack, anybody_, local_);
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_THAT(imported->committed, IsEmpty());
-  EXPECT_EQ(imported->present, b->Keys());
-  EXPECT_TRUE(
-      HoldsArtifact(b->Lookup(key8_)->folder, {{"model.so", "compiled here"}}));
+  EXPECT_EQ(imported->present, b->entries().Keys());
+  EXPECT_TRUE(HoldsArtifact(b->entries().Lookup(key8_)->folder,
+                            {{"model.so", "compiled here"}}));
   // The verdict is about another artifact.
-  EXPECT_THAT(b->NoteNames(key8_), IsEmpty());
+  EXPECT_THAT(b->facts().NoteNames(key8_), IsEmpty());
 }
 
 TEST_F(PackTest, NotesOfTheSameArtifactAreAddedNotReplaced) {
   const std::string pack = Export(*FullCache("a"));
   auto b = Open("b");
   Add(*b, FactorsOf("8"));
-  ASSERT_TRUE(b->WriteNote(key8_, kVerdict, "measured here").ok());
-  ASSERT_TRUE(ImportPack(*b, pack, anybody_).ok());
-  EXPECT_EQ(b->ReadNote(key8_, kVerdict), "measured here");
-  EXPECT_EQ(b->ReadNote(key8_, "empty"), "");
+  ASSERT_TRUE(b->facts().WriteNote(key8_, kVerdict, "measured here").ok());
+  ASSERT_TRUE(ImportPack(*b, pack, anybody_, local_).ok());
+  EXPECT_EQ(b->facts().ReadNote(key8_, kVerdict), "measured here");
+  EXPECT_EQ(b->facts().ReadNote(key8_, "empty"), "");
 }
 
 TEST_F(PackTest, ADamagedEntryIsReplaced) {
   auto a = FullCache("a");
   const std::string pack = Export(*a);
-  WriteBytes(a->Lookup(key8_)->folder + "/model.so", "damaged");
-  const absl::StatusOr<ImportedPack> imported = ImportPack(*a, pack, anybody_);
+  WriteBytes(a->entries().Lookup(key8_)->folder + "/model.so", "damaged");
+  const absl::StatusOr<ImportedPack> imported =
+      ImportPack(*a, pack, anybody_, local_);
   ASSERT_TRUE(imported.ok()) << imported.status();
   EXPECT_THAT(imported->committed, ElementsAre(key8_));
   EXPECT_THAT(imported->present, ElementsAre(key1_));
-  EXPECT_TRUE(HoldsArtifact(a->Lookup(key8_)->folder));
-  EXPECT_EQ(a->ReadNote(key8_, kVerdict), "{\"promote\":true}");
+  EXPECT_TRUE(HoldsArtifact(a->entries().Lookup(key8_)->folder));
+  EXPECT_EQ(a->facts().ReadNote(key8_, kVerdict), "{\"promote\":true}");
 }
 
 // A disk that fails at any moment: an error, no left-overs, and every entry
@@ -219,7 +240,7 @@ TEST_F(PackTest, ADamagedEntryIsReplaced) {
 TEST_F(PackTest, FaultsOfTheDisk) {
   const std::string pack = Export(*FullCache("a"));
   FaultyFiles counting(Files::Real());
-  ASSERT_TRUE(ImportPack(*Open("c", counting), pack, anybody_).ok());
+  ASSERT_TRUE(ImportPack(*Open("c", counting), pack, anybody_, local_).ok());
   int failed = 0;
   for (int n = 0; n < counting.operations(); ++n) {
     const std::string name = "b" + std::to_string(n);
@@ -228,10 +249,11 @@ TEST_F(PackTest, FaultsOfTheDisk) {
     const int opened = files.operations();
     if (n < opened) continue;
     files.FailAt(n, absl::ResourceExhaustedError("disk full"));
-    const absl::Status status = ImportPack(*cache, pack, anybody_).status();
+    const absl::Status status =
+        ImportPack(*cache, pack, anybody_, local_).status();
     failed += status.ok() ? 0 : 1;
-    for (const ArtifactKey& key : cache->Keys()) {
-      EXPECT_TRUE(cache->Lookup(key).has_value()) << n;
+    for (const ArtifactKey& key : cache->entries().Keys()) {
+      EXPECT_TRUE(cache->entries().Lookup(key).has_value()) << n;
     }
     cache.reset();
     Open(name);  // removes what a failing Remove had to leave

@@ -296,13 +296,14 @@ class KnownBucketsTest : public testing::Test {
             const std::function<Verdict(const ShapeBucket&)>& judge) {
     for (const WarmupStep& step : MakeWarmupPlan(spec, threads, kToolchain)) {
       const ArtifactKey& key = step.request.key;
-      const std::string folder = cache_->NewStagingFolder(key).value();
+      const std::string folder =
+          cache_->entries().NewStagingFolder(key).value();
       StageArtifact(folder, key);
       nlohmann::json manifest = ManifestOf(key, SmallArtifact());
       manifest["factors"] = step.request.factors;
       manifest["seconds"] = 12;
       WriteBytes(folder + "/manifest.json", manifest.dump());
-      ASSERT_TRUE(cache_->Commit(key, folder).ok());
+      ASSERT_TRUE(cache_->entries().Commit(key, folder).ok());
       const auto& bucket = spec.buckets[static_cast<size_t>(step.bucket)];
       ASSERT_TRUE(cache_
                       ->WriteNote(key, "verdict-0123456789abcdef.json",

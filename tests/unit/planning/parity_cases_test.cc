@@ -1,35 +1,19 @@
-// What a candidate is tried on, and what its verdict is named after.
+// What a candidate is tried on.
 #include "planning/parity_cases.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/unit/planning/encoder_spec.h"
 
 namespace stoker {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
-ModelSpec Encoder() {
-  ModelSpec spec;
-  spec.name = "encoder";
-  spec.weights_digest = "0123";
-  spec.dimensions = {{.name = "batch", .symbol = "s0", .min = 1, .max = 64},
-                     {.name = "tokens",
-                      .symbol = "s1",
-                      .min = 8,
-                      .max = 128,
-                      .padding = true}};
-  spec.batch_dimension = 0;
-  spec.inputs = {{.name = "ids",
-                  .dtype = DataType::kInt64,
-                  .dims = {DimExpr::Dimension(0), DimExpr::Dimension(1)}}};
-  spec.outputs = {{.name = "y", .dims = {DimExpr::Dimension(0)}}};
-  return spec;
-}
 
 std::vector<std::string> Texts(const std::vector<CaseSizes>& cases) {
   std::vector<std::string> texts;
@@ -86,29 +70,6 @@ TEST(PaddedAlongEachTest, OneDimensionAtATime) {
   EXPECT_EQ(along[1].dimension, 1);
   EXPECT_EQ(along[1].sizes, DimensionSizes({8, 19}));
   EXPECT_EQ(PaddedAlongEach(Encoder(), {{1, 8}}).size(), 0u);
-}
-
-TEST(VerdictNoteNameTest, ChangesWithWhatAVerdictDependsOn) {
-  const ModelSpec spec = Encoder();
-  EXPECT_THAT(VerdictNoteName(spec), StartsWith("verdict-"));
-  EXPECT_THAT(ReproducerNoteName(spec), StartsWith("reproducer-"));
-  std::set<std::string> names = {VerdictNoteName(spec)};
-  const auto expect_another = [&](auto change) {
-    ModelSpec changed = Encoder();
-    change(changed);
-    EXPECT_TRUE(names.insert(VerdictNoteName(changed)).second);
-  };
-  expect_another([](ModelSpec& s) { s.weights_digest = "4567"; });
-  expect_another([](ModelSpec& s) { s.parity.rtol = 1e-3; });
-  expect_another([](ModelSpec& s) { s.parity.atol = 1e-3; });
-  expect_another([](ModelSpec& s) { s.parity.cases = 3; });
-  expect_another([](ModelSpec& s) { s.inputs[0].range.emplace(0, 9); });
-  expect_another([](ModelSpec& s) { s.inputs[0].pad_value = 1; });
-  expect_another([](ModelSpec& s) { s.dimensions[1].padding = false; });
-  ModelSpec renamed = spec;
-  renamed.name = "other";
-  renamed.instances = 4;
-  EXPECT_EQ(VerdictNoteName(renamed), VerdictNoteName(spec));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
 #include "tests/fakes/faulty_files.h"
 #include "tests/fakes/temp_folder.h"
@@ -124,15 +125,16 @@ class TrafficKeeperTest : public testing::Test {
 TEST_F(TrafficKeeperTest, SurvivesARestartAndANewVersion) {
   const auto cache = Open();
   {
-    TrafficKeeper keeper(cache.get());
+    TrafficKeeper keeper(&cache->facts());
     const auto traffic = keeper.Of(Spec());
     EXPECT_EQ(keeper.Of(Spec()), traffic);
     keeper.Save();  // nothing happened
-    EXPECT_TRUE(absl::IsNotFound(cache->ReadTraffic("minilm").status()));
+    EXPECT_TRUE(absl::IsNotFound(
+        cache->facts().ReadRecord("minilm", kTrafficRecord).status()));
     traffic->RecordRequest({1, 5});
     keeper.Save();
   }
-  TrafficKeeper keeper(cache.get());
+  TrafficKeeper keeper(&cache->facts());
   ModelSpec next = Spec();
   next.version = 2;
   EXPECT_THAT(keeper.Of(next)->Read().requests,
@@ -141,20 +143,20 @@ TEST_F(TrafficKeeperTest, SurvivesARestartAndANewVersion) {
 
 TEST_F(TrafficKeeperTest, OtherDimensionsBeginAnew) {
   const auto cache = Open();
-  TrafficKeeper keeper(cache.get());
+  TrafficKeeper keeper(&cache->facts());
   const auto before = keeper.Of(Spec());
   before->RecordRequest({1, 5});
   keeper.Save();
   const auto after = keeper.Of(Spec({"batch", "length"}));
   EXPECT_NE(after, before);
   EXPECT_TRUE(after->Read().requests.empty());
-  EXPECT_TRUE(LoadTraffic(*cache, Spec({"batch"})).requests.empty());
+  EXPECT_TRUE(LoadTraffic(cache->facts(), Spec({"batch"})).requests.empty());
 }
 
 TEST_F(TrafficKeeperTest, ADamagedFileIsSetAside) {
   const auto cache = Open();
-  ASSERT_TRUE(cache->WriteTraffic("minilm", "{").ok());
-  TrafficKeeper keeper(cache.get());
+  ASSERT_TRUE(cache->facts().WriteRecord("minilm", kTrafficRecord, "{").ok());
+  TrafficKeeper keeper(&cache->facts());
   const auto traffic = keeper.Of(Spec());
   EXPECT_TRUE(traffic->Read().requests.empty());
   EXPECT_TRUE(Files::Real()
@@ -162,7 +164,8 @@ TEST_F(TrafficKeeperTest, ADamagedFileIsSetAside) {
                   .ok());
   traffic->RecordRequest({1, 5});
   keeper.Save();
-  EXPECT_THAT(cache->ReadTraffic("minilm").value(), HasSubstr("\"requests\""));
+  EXPECT_THAT(cache->facts().ReadRecord("minilm", kTrafficRecord).value(),
+              HasSubstr("\"requests\""));
 }
 
 TEST_F(TrafficKeeperTest, WithoutADiskItIsRecordedAllTheSame) {
@@ -172,15 +175,16 @@ TEST_F(TrafficKeeperTest, WithoutADiskItIsRecordedAllTheSame) {
 
   FaultyFiles files(Files::Real());
   const auto cache = Open(files);
-  TrafficKeeper keeper(cache.get());
+  TrafficKeeper keeper(&cache->facts());
   keeper.Of(Spec())->RecordRequest({1, 5});
   files.FailAllChanges(absl::ResourceExhaustedError("disk full"));
   keeper.Save();
   keeper.Save();
-  EXPECT_TRUE(absl::IsNotFound(cache->ReadTraffic("minilm").status()));
+  EXPECT_TRUE(absl::IsNotFound(
+      cache->facts().ReadRecord("minilm", kTrafficRecord).status()));
   files.FailAllChanges(absl::OkStatus());
   keeper.Save();
-  EXPECT_THAT(LoadTraffic(*cache, Spec()).requests,
+  EXPECT_THAT(LoadTraffic(cache->facts(), Spec()).requests,
               ElementsAre(ShapeCount{{1, 5}, 1}));
 }
 

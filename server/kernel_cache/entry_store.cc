@@ -1,0 +1,388 @@
+#include "kernel_cache/entry_store.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "kernel_cache/json_field.h"
+#include "metrics/catalog.h"
+#include "metrics/recent_refusals.h"
+#include "nlohmann/json.hpp"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+using Result = EntryCheck::Result;
+
+// Damaged entries that are kept per key: enough to see a pattern, too few to
+// fill a disk.
+constexpr int kKeptInQuarantine = 3;
+// Another daemon may publish or set aside the same entry between two of our
+// steps; more often than this in a row something else is wrong.
+constexpr int kMaxPublishAttempts = 4;
+
+absl::Status EmptyKeyError() {
+  return absl::InvalidArgumentError("kernel cache: the artifact key is empty");
+}
+
+std::string_view LayerLabel(int layer) {
+  return layer == 0 ? "upper" : "lower";
+}
+
+// What the compile took, as its manifest says.
+double CompileSeconds(const std::string& manifest_json) {
+  const auto manifest =
+      nlohmann::json::parse(manifest_json, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json& seconds = Field(manifest, "seconds");
+  return seconds.is_number() ? std::max(seconds.get<double>(), 0.0) : 0;
+}
+
+}  // namespace
+
+EntryStore::EntryStore(CacheRoot& root, FactStore& facts,
+                       MetricRegistry& metrics, RecentRefusals* refusals)
+    : root_(root), facts_(facts), metrics_(metrics), refusals_(refusals) {
+  metrics_.Gauge(metric::kCacheWritable).Set(writable().ok() ? 1 : 0);
+}
+
+// ---- what is found ----
+
+std::shared_ptr<const FileLock> EntryStore::Lease(
+    const ArtifactKey& key) const {
+  auto lock = root_.files().TryShare(root_.LockPath(key, Lock::kUse));
+  return lock.ok() ? *std::move(lock) : nullptr;
+}
+
+CacheEntry EntryStore::Found(const ArtifactKey& key, EntryCheck check,
+                             int layer,
+                             std::shared_ptr<const FileLock> lease) const {
+  const double compile_seconds = CompileSeconds(check.manifest_json);
+  return {.key = key,
+          .folder = layers()[static_cast<size_t>(layer)].EntryFolder(key),
+          .manifest_json = std::move(check.manifest_json),
+          .compile_seconds = compile_seconds,
+          .bytes = check.bytes,
+          .layer = layer,
+          .verified = std::move(check.verified),
+          .lease = std::move(lease)};
+}
+
+std::optional<CacheEntry> EntryStore::LookupIn(int layer,
+                                               const ArtifactKey& key,
+                                               bool& damaged) {
+  if (IsMasked(layer, key)) return std::nullopt;
+  const CacheLayer& in = layers()[static_cast<size_t>(layer)];
+  std::shared_ptr<const FileLock> lease = layer == 0 ? Lease(key) : nullptr;
+  EntryCheck check = in.Check(key);
+  const bool was_damaged = check.result == Result::kDamaged;
+  if (check.result == Result::kUnreadable) {
+    spdlog::warn("cache entry {} can't be read: {}", key.Short(), check.detail);
+  }
+  if (was_damaged && layer == 0) check = SetAsideIfBad(key);
+  if (was_damaged && layer != 0) {
+    NoteRejection(key, check.reason, check.detail);
+    spdlog::warn("cache entry {} of layer {} is passed over: {}", key.Short(),
+                 in.home(), check.detail);
+  }
+  if (check.result == Result::kGood) {
+    CountRequest(LayerLabel(layer), "hit");
+    // Layers are somebody else's; the root may be read-only.
+    if (layer == 0) in.MarkUsed(key).IgnoreError();
+    return Found(key, std::move(check), layer, std::move(lease));
+  }
+  if (was_damaged) CountRequest(LayerLabel(layer), "damaged");
+  damaged |= was_damaged;
+  return std::nullopt;
+}
+
+std::optional<CacheEntry> EntryStore::Lookup(const ArtifactKey& key) {
+  if (key.hex().empty()) return std::nullopt;
+  bool damaged = false;
+  for (size_t i = 0; i < layers().size(); ++i) {
+    auto entry = LookupIn(static_cast<int>(i), key, damaged);
+    if (!entry.has_value()) continue;
+    metrics_.Counter(metric::kCompileSecondsSaved).Add(entry->compile_seconds);
+    return entry;
+  }
+  if (!damaged) CountRequest("", "miss");
+  return std::nullopt;
+}
+
+std::vector<ArtifactKey> EntryStore::Keys() const {
+  std::set<ArtifactKey> keys;
+  for (const CacheLayer& layer : layers()) {
+    const std::vector<ArtifactKey> some = layer.Keys();
+    keys.insert(some.begin(), some.end());
+  }
+  return {keys.begin(), keys.end()};
+}
+
+// ---- what is set aside ----
+
+// Moves the entry to quarantine. The caller holds the key's Lock::kMove.
+absl::Status EntryStore::MoveToQuarantine(const ArtifactKey& key,
+                                          std::string_view label,
+                                          std::string_view reason) {
+  Files& files = root_.files();
+  std::string target;
+  for (int n = 0; n < kKeptInQuarantine; ++n) {
+    target = absl::StrCat(root_.Folder("quarantine"), "/", key.hex(), ".", n);
+    if (absl::IsNotFound(files.Stat(target).status())) break;
+    if (n == kKeptInQuarantine - 1) RETURN_IF_ERROR(files.Remove(target));
+  }
+  RETURN_IF_ERROR(facts_.RemoveNotes(key));
+  RETURN_IF_ERROR(files.Rename(root_.top().EntryFolder(key), target));
+  NoteRejection(key, label, reason);
+  spdlog::warn("cache entry {} set aside in {}: {}", key.Short(), target,
+               reason);
+  return files.Write(absl::StrCat(target, "/reason.txt"),
+                     absl::StrCat(Absl(reason), "\n"));
+}
+
+// Looks at an entry that was found bad once more, now with the key's lock, and
+// sets it aside if it still is: another daemon may have replaced it meanwhile,
+// and a good entry must not pay for a bad one's report. Returns what was found.
+EntryCheck EntryStore::SetAsideIfBad(const ArtifactKey& key) {
+  const absl::StatusOr<std::unique_ptr<FileLock>> lock =
+      root_.files().TryLock(root_.LockPath(key, Lock::kMove));
+  if (!lock.ok()) {
+    spdlog::warn("cache entry {} is damaged and stays where it is: {}",
+                 key.Short(), std::string(lock.status().message()));
+    return {.result = Result::kUnreadable,
+            .detail = std::string(lock.status().message())};
+  }
+  if (*lock == nullptr) {
+    return {.result = Result::kUnreadable,
+            .detail = "it is being set aside by somebody else"};
+  }
+  EntryCheck check = root_.top().Check(key);
+  if (check.result != Result::kDamaged && check.result != Result::kUnreadable) {
+    return check;
+  }
+  const std::string_view label =
+      check.result == Result::kDamaged ? check.reason : "checksum";
+  const absl::Status moved = MoveToQuarantine(key, label, check.detail);
+  if (!moved.ok()) {
+    spdlog::warn("cache entry {} is damaged ({}): {}", key.Short(),
+                 check.detail, std::string(moved.message()));
+  }
+  return check;
+}
+
+void EntryStore::Quarantine(const CacheEntry& entry, std::string_view reason) {
+  const ArtifactKey& key = entry.key;
+  if (key.hex().empty()) return;
+  if (entry.layer != 0) {
+    NoteRejection(key, "open", reason);
+    spdlog::warn("cache entry {} of layer {} is unusable: {}", key.Short(),
+                 layers()[static_cast<size_t>(entry.layer)].home(), reason);
+    return Mask(entry.layer, key);
+  }
+  const auto lock = root_.files().TryLock(root_.LockPath(key, Lock::kMove));
+  absl::Status moved = lock.status();
+  if (moved.ok()) {
+    if (*lock == nullptr) return;  // somebody else is setting it aside
+    moved = MoveToQuarantine(key, "open", reason);
+  }
+  if (!moved.ok() && !absl::IsNotFound(moved)) {
+    spdlog::warn("cache entry {} is unusable ({}): {}", key.Short(), reason,
+                 std::string(moved.message()));
+    Mask(0, key);
+  }
+}
+
+bool EntryStore::IsMasked(int layer, const ArtifactKey& key) {
+  absl::MutexLock lock(&mu_);
+  return masked_.contains({layer, key});
+}
+
+void EntryStore::Mask(int layer, const ArtifactKey& key) {
+  absl::MutexLock lock(&mu_);
+  masked_.insert({layer, key});
+}
+
+// ---- what comes in ----
+
+absl::StatusOr<std::unique_ptr<FileLock>> EntryStore::TryLock(
+    const ArtifactKey& key) {
+  if (key.hex().empty()) return EmptyKeyError();
+  RETURN_IF_ERROR(writable());
+  return root_.files().TryLock(root_.LockPath(key, Lock::kCompile));
+}
+
+absl::StatusOr<std::string> EntryStore::NewStagingFolder(
+    const ArtifactKey& key) {
+  if (key.hex().empty()) return EmptyKeyError();
+  RETURN_IF_ERROR(writable());
+  return root_.staging().NewFolder(key.Short());
+}
+
+absl::StatusOr<CacheEntry> EntryStore::Commit(
+    const ArtifactKey& key, const std::string& staging_folder) {
+  absl::StatusOr<CacheEntry> entry = CommitStaged(key, staging_folder);
+  if (!entry.ok()) CountCommit("failed");
+  return entry;
+}
+
+absl::StatusOr<CacheEntry> EntryStore::CommitStaged(
+    const ArtifactKey& key, const std::string& staging_folder) {
+  if (key.hex().empty()) return EmptyKeyError();
+  if (!root_.staging().Owns(staging_folder)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("commit of ", key.hex(), ": ", staging_folder,
+                     " is no staging folder of this cache"));
+  }
+  EntryCheck staged =
+      CheckEntry(root_.files(), staging_folder, key, EntryKind::kStaged);
+  if (staged.result == Result::kUnreadable) {
+    return absl::InternalError(
+        absl::StrCat("commit of ", key.hex(), ": ", staged.detail));
+  }
+  if (staged.result != Result::kGood) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "commit of ", key.hex(), ": ",
+        staged.result == Result::kAbsent ? "the staging folder is gone"
+                                         : staged.detail));
+  }
+  return Publish(key, staging_folder, std::move(staged));
+}
+
+absl::StatusOr<CacheEntry> EntryStore::Publish(
+    const ArtifactKey& key, const std::string& staging_folder,
+    EntryCheck staged) {
+  Files& files = root_.files();
+  RETURN_IF_ERROR(
+      files.Write(absl::StrCat(staging_folder, "/", Absl(kSealName)),
+                  SealOf(staged.manifest_json)));
+  RETURN_IF_ERROR(files.SyncTree(staging_folder));
+  const std::string folder = root_.top().EntryFolder(key);
+  std::shared_ptr<const FileLock> lease = Lease(key);
+  std::string obstacle;
+  for (int attempt = 0; attempt < kMaxPublishAttempts; ++attempt) {
+    EntryCheck existing = root_.top().Check(key);
+    if (existing.result == Result::kGood) {
+      root_.staging().Release(staging_folder);
+      CountCommit("duplicate");
+      return Found(key, std::move(existing), 0, std::move(lease));
+    }
+    if (existing.result != Result::kAbsent) {
+      obstacle = SetAsideIfBad(key).detail;
+      continue;
+    }
+    RETURN_IF_ERROR(files.MakeFolders(
+        absl::StrCat(root_.Folder("entries"), "/", key.hex().substr(0, 2))));
+    const absl::Status renamed = files.Rename(staging_folder, folder);
+    if (absl::IsAlreadyExists(renamed)) {
+      obstacle = std::string(renamed.message());
+      continue;  // another daemon was faster
+    }
+    RETURN_IF_ERROR(renamed);
+    root_.staging().Release(staging_folder);
+    CountCommit("ok");
+    metrics_.Gauge(metric::kCacheEntries).Add(1);
+    metrics_.Gauge(metric::kCacheBytes).Add(static_cast<double>(staged.bytes));
+    spdlog::info("cache entry {} committed: {} bytes", key.Short(),
+                 staged.bytes);
+    return Found(key, std::move(staged), 0, std::move(lease));
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "commit of ", key.hex(), ": a bad entry is in the way: ", obstacle));
+}
+
+void EntryStore::Abandon(const std::string& staging_folder) {
+  root_.staging().Release(staging_folder);
+}
+
+// ---- what goes ----
+
+absl::Status EntryStore::SetPinned(const ArtifactKey& key, bool pinned) {
+  return pinned ? facts_.WriteNote(key, kPinNote, "")
+                : facts_.RemoveNote(key, kPinNote);
+}
+
+std::vector<EvictionCandidate> EntryStore::EvictionCandidates() const {
+  std::vector<EvictionCandidate> candidates;
+  const CacheLayer& top = root_.top();
+  for (const ArtifactKey& key : top.Keys()) {
+    candidates.push_back({key, top.Bytes(key), top.LastUsed(key),
+                          top.ReadNote(key, kPinNote).ok()});
+  }
+  return candidates;
+}
+
+CacheUse EntryStore::Evict(const CacheLimits& limits, absl::Time now) {
+  CacheUse use;
+  std::vector<EvictionCandidate> candidates = EvictionCandidates();
+  for (const EvictionCandidate& candidate : candidates) {
+    ++use.entries;
+    use.bytes += candidate.bytes;
+  }
+  if (writable().ok()) {
+    for (const Eviction& eviction :
+         ChooseEvictions(std::move(candidates), limits, now)) {
+      if (!EvictOne(eviction)) continue;
+      ++use.evicted_entries;
+      use.evicted_bytes += eviction.bytes;
+    }
+  }
+  use.entries -= use.evicted_entries;
+  use.bytes -= use.evicted_bytes;
+  metrics_.Gauge(metric::kCacheEntries).Set(static_cast<double>(use.entries));
+  metrics_.Gauge(metric::kCacheBytes).Set(static_cast<double>(use.bytes));
+  return use;
+}
+
+// Moved away first, so that nobody finds half an entry.
+bool EntryStore::EvictOne(const Eviction& eviction) {
+  const ArtifactKey& key = eviction.key;
+  Files& files = root_.files();
+  const auto nobody_uses = files.TryLock(root_.LockPath(key, Lock::kUse));
+  if (!nobody_uses.ok() || *nobody_uses == nullptr) return false;
+  if (!(*nobody_uses)->excludes()) return false;  // nobody can tell
+  const auto may_move = files.TryLock(root_.LockPath(key, Lock::kMove));
+  if (!may_move.ok() || *may_move == nullptr) return false;
+  const auto folder = root_.staging().NewFolder(key.Short());
+  if (!folder.ok()) return false;
+  absl::Status done = files.Rename(root_.top().EntryFolder(key),
+                                   absl::StrCat(*folder, "/evicted"));
+  if (done.ok()) done = facts_.RemoveNotes(key);
+  root_.staging().Release(*folder);
+  if (!done.ok()) {
+    spdlog::warn("cache entry {} could not be evicted: {}", key.Short(),
+                 std::string(done.message()));
+    return false;
+  }
+  for (const Lock lock : {Lock::kCompile, Lock::kUse, Lock::kMove}) {
+    files.Remove(root_.LockPath(key, lock)).IgnoreError();
+  }
+  metrics_
+      .Counter(metric::kCacheEvictions,
+               {{"reason", std::string(eviction.reason)}})
+      .Add();
+  spdlog::info("cache entry {} evicted: {}", key.Short(), eviction.reason);
+  return true;
+}
+
+// ---- what is counted ----
+
+void EntryStore::CountRequest(std::string_view layer, std::string_view result) {
+  metrics_
+      .Counter(metric::kCacheRequests,
+               {{"layer", std::string(layer)}, {"result", std::string(result)}})
+      .Add();
+}
+
+void EntryStore::CountCommit(const char* result) {
+  metrics_.Counter(metric::kCacheCommits, {{"result", result}}).Add();
+}
+
+void EntryStore::NoteRejection(const ArtifactKey& key, std::string_view label,
+                               std::string_view reason) {
+  metrics_.Counter(metric::kCacheRejections, {{"reason", std::string(label)}})
+      .Add();
+  if (refusals_ != nullptr) refusals_->Add("cache", key.Short(), label, reason);
+}
+
+}  // namespace stoker

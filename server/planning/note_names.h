@@ -1,0 +1,34 @@
+// Names of the notes that are kept beside an artifact in the kernel cache,
+// which itself knows none of them but its own pin.
+//
+// Pure.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kernel_cache/pack_index.h"
+#include "repository/model_spec.h"
+
+namespace stoker {
+
+inline constexpr std::string_view kVerdictNotePrefix = "verdict-";
+inline constexpr std::string_view kReproducerNotePrefix = "reproducer-";
+inline constexpr std::string_view kGraphNotePrefix = "graph-";
+inline constexpr std::string_view kFirstRunNotePrefix = "ran-on-";
+
+// The notes that hold the verdict on an artifact, and the inputs and outputs
+// that it was refused for. What a verdict depends on and the artifact does not
+// is in the name: weights, ranges, padding, tolerances.
+std::string VerdictNoteName(const ModelSpec& spec);
+std::string ReproducerNoteName(const ModelSpec& spec);
+// Likewise: what a CUDA graph of it gains.
+std::string GraphNoteName(const ModelSpec& spec);
+// That the artifact has survived a run on that machine.
+std::string FirstRunNoteName(std::string_view machine);
+
+// What a pack leaves at home: what is true of one machine, and what is for
+// people, and large.
+const LocalNotes& NotesThatStay();
+
+}  // namespace stoker

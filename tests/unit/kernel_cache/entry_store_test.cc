@@ -1,0 +1,305 @@
+// Entries: found, committed, set aside; by one daemon and by two.
+#include "kernel_cache/entry_store.h"
+
+#include <atomic>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/thread.h"
+#include "gmock/gmock.h"
+#include "tests/fakes/faulty_files.h"
+#include "tests/unit/kernel_cache/kernel_cache_fixture.h"
+
+namespace stoker {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class EntryStoreTest : public KernelCacheFixture {};
+
+TEST_F(EntryStoreTest, CommittedEntriesAreFoundAlsoByTheNextProcess) {
+  auto cache = Open();
+  EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt);
+  const absl::StatusOr<CacheEntry> committed = Commit(*cache, key_);
+  ASSERT_TRUE(committed.ok()) << committed.status();
+  EXPECT_TRUE(fs::path(committed->folder).is_absolute());
+  cache = Open();
+  const std::optional<CacheEntry> found = cache->entries().Lookup(key_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->folder, committed->folder);
+  EXPECT_EQ(found->key, key_);
+  EXPECT_EQ(found->bytes, committed->bytes);
+  EXPECT_EQ(found->manifest_json, ManifestOf(key_, SmallArtifact()).dump(1));
+  EXPECT_TRUE(HoldsArtifact(found->folder));
+  EXPECT_EQ(cache->entries().Lookup(other_key_), std::nullopt);
+  EXPECT_THAT(Names("staging"), IsEmpty());
+  EXPECT_EQ(Lookups("hit"), 1);
+  EXPECT_EQ(Lookups("miss"), 2);
+  EXPECT_EQ(Commits("ok"), 1);
+}
+
+TEST_F(EntryStoreTest, CountsEntriesAndBytes) {
+  const auto cache = Open();
+  const int64_t bytes = Commit(*cache, key_)->bytes;
+  const int64_t more = Commit(*cache, other_key_)->bytes;
+  const CacheUse use = cache->entries().Evict({}, absl::InfiniteFuture());
+  EXPECT_EQ(use.entries, 2);
+  EXPECT_EQ(use.bytes, bytes + more);
+  EXPECT_EQ(use.evicted_entries, 0);
+  EXPECT_EQ(Count(metric::kCacheEntries, {}), 2);
+  EXPECT_EQ(Count(metric::kCacheBytes, {}), static_cast<double>(bytes + more));
+}
+
+TEST_F(EntryStoreTest, SecondCommitOfAKeyGivesTheFirstEntry) {
+  const auto cache = Open();
+  ASSERT_TRUE(Commit(*cache, key_).ok());
+  // Compiles are not reproducible to the byte.
+  const absl::StatusOr<CacheEntry> second =
+      Commit(*cache, key_, {{"model.so", "other machine code"}});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(HoldsArtifact(second->folder));
+  EXPECT_EQ(Commits("duplicate"), 1);
+  EXPECT_THAT(Names("staging"), IsEmpty());
+}
+
+TEST_F(EntryStoreTest, CommitReplacesADamagedEntry) {
+  const auto cache = Open();
+  ASSERT_TRUE(Commit(*cache, key_).ok());
+  WriteBytes(EntryPath(key_) + "/model.so", "damaged");
+  const absl::StatusOr<CacheEntry> second = Commit(*cache, key_);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(HoldsArtifact(second->folder));
+  EXPECT_EQ(Commits("ok"), 2);
+  EXPECT_EQ(Rejections("checksum"), 1);
+}
+
+TEST_F(EntryStoreTest, DamagedEntriesAreSetAsideWithAReason) {
+  const auto cache = Open();
+  struct Case {
+    std::string file, content, reason;
+  };
+  const Case cases[] = {{"model.so", "damaged", "checksum"},
+                        {"manifest.json", "{}", "manifest"},
+                        {"extra", "", "manifest"}};
+  for (const Case& c : cases) {
+    ASSERT_TRUE(Commit(*cache, key_).ok());
+    ASSERT_TRUE(cache->facts().WriteNote(key_, "verdict", "good").ok());
+    WriteBytes(EntryPath(key_) + "/" + c.file, c.content);
+    const double before = Rejections(c.reason);
+    EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt) << c.file;
+    EXPECT_EQ(Rejections(c.reason), before + 1) << c.file;
+    EXPECT_FALSE(fs::exists(EntryPath(key_)));
+    EXPECT_EQ(cache->facts().ReadNote(key_, "verdict"), std::nullopt);
+  }
+  const auto refusals = refusals_.Read();
+  ASSERT_EQ(refusals.size(), 3u);
+  EXPECT_EQ(refusals.back().what, "cache");
+  EXPECT_EQ(refusals.back().of, key_.Short());
+  EXPECT_EQ(refusals.back().label, "checksum");
+  EXPECT_THAT(refusals.back().reason, HasSubstr("model.so has 7 bytes"));
+  EXPECT_EQ(Lookups("damaged"), 3);
+  EXPECT_EQ(Lookups("miss"), 0);
+  const std::string first = root_ + "/v1/quarantine/" + key_.hex() + ".0";
+  EXPECT_EQ(ReadBytes(first + "/model.so"), "damaged");
+  EXPECT_THAT(ReadBytes(first + "/reason.txt"),
+              HasSubstr("model.so has 7 bytes"));
+  EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt);
+  EXPECT_EQ(Lookups("miss"), 1);
+}
+
+TEST_F(EntryStoreTest, QuarantineKeepsThreePerKey) {
+  const auto cache = Open();
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(Commit(*cache, key_).ok());
+    cache->entries().Quarantine({.key = key_}, "round " + std::to_string(i));
+  }
+  EXPECT_EQ(Names("quarantine").size(), 3u);
+  EXPECT_EQ(ReadBytes(root_ + "/v1/quarantine/" + key_.hex() + ".2/reason.txt"),
+            "round 4\n");
+}
+
+TEST_F(EntryStoreTest, QuarantineOfAnEntryThatCannotBeOpened) {
+  const auto cache = Open();
+  ASSERT_TRUE(Commit(*cache, key_).ok());
+  cache->entries().Quarantine({.key = key_}, "undefined symbol");
+  EXPECT_EQ(Rejections("open"), 1);
+  EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt);
+  EXPECT_EQ(Lookups("miss"), 1);
+  cache->entries().Quarantine({.key = key_}, "there is nothing");
+  EXPECT_EQ(Rejections("open"), 1);
+  EXPECT_TRUE(Commit(*cache, key_).ok());
+}
+
+TEST_F(EntryStoreTest, CommitRefusesWhatDoesNotFitItsManifest) {
+  const auto cache = Open();
+  const auto commit = [&](const std::function<void(std::string)>& spoil) {
+    const std::string folder = *cache->entries().NewStagingFolder(key_);
+    StageArtifact(folder, key_);
+    spoil(folder);
+    const absl::Status status = cache->entries().Commit(key_, folder).status();
+    EXPECT_TRUE(fs::exists(root_ + "/v1/staging"));
+    cache->entries().Abandon(folder);
+    return status;
+  };
+  const absl::Status refusals[] = {
+      commit([](std::string f) { WriteBytes(f + "/model.so", "half"); }),
+      commit([](std::string f) { fs::remove(f + "/model.so"); }),
+      commit([](std::string f) { fs::remove(f + "/manifest.json"); }),
+      commit([](std::string f) { fs::remove_all(f); }),
+      commit([](std::string f) { WriteBytes(f + "/left.tmp", "x"); }),
+      commit([&](std::string f) { StageArtifact(f, other_key_); })};
+  for (const absl::Status& refusal : refusals) {
+    EXPECT_EQ(refusal.code(), absl::StatusCode::kFailedPrecondition) << refusal;
+    EXPECT_THAT(std::string(refusal.message()), HasSubstr(key_.hex()));
+  }
+  EXPECT_EQ(Commits("failed"), 6);
+  EXPECT_FALSE(fs::exists(EntryPath(key_)));
+  EXPECT_THAT(Names("staging"), IsEmpty());
+  EXPECT_TRUE(commit([](std::string) {}).ok());
+}
+
+TEST_F(EntryStoreTest, CommitTakesOnlyItsOwnStagingFolders) {
+  const auto cache = Open();
+  const auto other = Open();
+  ASSERT_TRUE(Files::Real().MakeFolders(folder_ / "elsewhere").ok());
+  StageArtifact(folder_ / "elsewhere", key_);
+  EXPECT_EQ(
+      cache->entries().Commit(key_, folder_ / "elsewhere").status().code(),
+      absl::StatusCode::kFailedPrecondition);
+  const std::string of_other = *other->entries().NewStagingFolder(key_);
+  StageArtifact(of_other, key_);
+  EXPECT_EQ(cache->entries().Commit(key_, of_other).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  cache->entries().Abandon(of_other);
+  EXPECT_TRUE(other->entries().Commit(key_, of_other).ok());
+}
+
+TEST_F(EntryStoreTest, AnEmptyKeyIsNoKey) {
+  const auto cache = Open();
+  const ArtifactKey none = ArtifactKey::FromHex("../../etc");
+  EXPECT_EQ(cache->entries().Lookup(none), std::nullopt);
+  EXPECT_EQ(cache->entries().TryLock(none).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache->entries().NewStagingFolder(none).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache->entries().Commit(none, "x").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache->facts().WriteNote(none, "a", "b").code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cache->facts().ReadNote(none, "a"), std::nullopt);
+  cache->entries().Quarantine({.key = none}, "x");
+  EXPECT_THAT(Names("quarantine"), IsEmpty());
+}
+
+TEST_F(EntryStoreTest, OneCompilerPerKeyOverTwoDaemons) {
+  const auto first = Open();
+  const auto second = Open();
+  auto lock = first->entries().TryLock(key_);
+  ASSERT_TRUE(lock.ok() && *lock != nullptr);
+  EXPECT_EQ(*second->entries().TryLock(key_), nullptr);
+  EXPECT_EQ(*first->entries().TryLock(key_), nullptr);
+  EXPECT_NE(*second->entries().TryLock(other_key_), nullptr);
+  lock->reset();
+  EXPECT_NE(*second->entries().TryLock(key_), nullptr);
+}
+
+TEST_F(EntryStoreTest, TwoDaemonsShareEntriesAndStaging) {
+  const auto first = Open();
+  const std::string staged = *first->entries().NewStagingFolder(key_);
+  const auto second = Open();  // must not clean up after the living
+  EXPECT_TRUE(fs::exists(staged));
+  StageArtifact(staged, key_);
+  ASSERT_TRUE(Commit(*second, key_).ok());
+  EXPECT_TRUE(first->entries().Lookup(key_).has_value());
+  ASSERT_TRUE(first->entries().Commit(key_, staged).ok());
+  EXPECT_EQ(Commits("duplicate"), 1);
+  first->entries().Quarantine({.key = key_}, "bad");
+  EXPECT_EQ(second->entries().Lookup(key_), std::nullopt);
+}
+
+TEST_F(EntryStoreTest, ManyThreadsOnTwoCachesAgree) {
+  const auto first = Open();
+  const auto second = Open();
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<Thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back("worker", [&, t] {
+        KernelCache& cache = t % 2 == 0 ? *first : *second;
+        for (int i = 0; i < 20; ++i) {
+          const ArtifactKey key(KeyFactors{{"graph", std::to_string(i / 4)}});
+          const absl::StatusOr<CacheEntry> entry = Commit(cache, key);
+          if (!entry.ok() && !absl::IsUnavailable(entry.status())) ++wrong;
+          if (t == 0 && i % 4 == 1) {
+            WriteBytes(EntryPath(key) + "/model.so", "damaged");
+          }
+          if (t == 3 && i % 4 == 2)
+            cache.entries().Quarantine({.key = key}, "test");
+          cache.entries().Lookup(key);
+        }
+      });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_THAT(Names("staging"), IsEmpty());
+  for (int i = 0; i < 5; ++i) {
+    const ArtifactKey key(KeyFactors{{"graph", std::to_string(i)}});
+    ASSERT_TRUE(Commit(*first, key).ok());
+    const std::optional<CacheEntry> entry = second->entries().Lookup(key);
+    ASSERT_TRUE(entry.has_value());
+    EXPECT_TRUE(HoldsArtifact(entry->folder));
+  }
+}
+
+TEST_F(EntryStoreTest, AReadOnlyDiskStillServesItsEntries) {
+  ASSERT_TRUE(Commit(*Open(), key_).ok());
+  FaultyFiles files(Files::Real());
+  const auto cache = Open(files);
+  files.FailAllChanges(absl::PermissionDeniedError("read-only file system"));
+  EXPECT_TRUE(cache->entries().Lookup(key_).has_value());
+  EXPECT_EQ(cache->entries().NewStagingFolder(key_).status().code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(cache->entries().TryLock(key_).status().code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(cache->facts().WriteNote(key_, "a", "b").code(),
+            absl::StatusCode::kPermissionDenied);
+  // Damage can't be set aside, but is not served either.
+  WriteBytes(EntryPath(key_) + "/model.so", "damaged");
+  EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt);
+  EXPECT_EQ(Rejections("checksum"), 0);
+}
+
+TEST_F(EntryStoreTest, EveryFailingOperationOfACommitIsAStatus) {
+  const absl::Status full = absl::ResourceExhaustedError("disk full");
+  for (int n = 0;; ++n) {
+    const ArtifactKey key(KeyFactors{{"n", std::to_string(n)}});
+    FaultyFiles files(Files::Real());
+    auto cache = Open(files);
+    const std::string folder = *cache->entries().NewStagingFolder(key);
+    StageArtifact(folder, key);
+    const int first = files.operations();
+    files.FailAt(first + n, full);
+    const absl::StatusOr<CacheEntry> entry =
+        cache->entries().Commit(key, folder);
+    const bool was_reached = files.operations() > first + n;
+    if (!entry.ok()) {
+      EXPECT_THAT(std::string(entry.status().message()),
+                  HasSubstr("disk full"));
+      cache->entries().Abandon(folder);
+      EXPECT_TRUE(Commit(*cache, key).ok()) << n;
+    }
+    EXPECT_TRUE(Open()->entries().Lookup(key).has_value()) << n;
+    if (!was_reached) {
+      EXPECT_GT(n, 8);
+      break;
+    }
+  }
+  EXPECT_THAT(Names("quarantine"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace stoker

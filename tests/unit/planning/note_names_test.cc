@@ -1,0 +1,50 @@
+// What the notes beside an artifact are named after, and which of them travel.
+#include "planning/note_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "tests/unit/planning/encoder_spec.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::StartsWith;
+
+TEST(VerdictNoteNameTest, ChangesWithWhatAVerdictDependsOn) {
+  const ModelSpec spec = Encoder();
+  EXPECT_THAT(VerdictNoteName(spec), StartsWith("verdict-"));
+  EXPECT_THAT(ReproducerNoteName(spec), StartsWith("reproducer-"));
+  std::set<std::string> names = {VerdictNoteName(spec)};
+  const auto expect_another = [&](auto change) {
+    ModelSpec changed = Encoder();
+    change(changed);
+    EXPECT_TRUE(names.insert(VerdictNoteName(changed)).second);
+  };
+  expect_another([](ModelSpec& s) { s.weights_digest = "4567"; });
+  expect_another([](ModelSpec& s) { s.parity.rtol = 1e-3; });
+  expect_another([](ModelSpec& s) { s.parity.atol = 1e-3; });
+  expect_another([](ModelSpec& s) { s.parity.cases = 3; });
+  expect_another([](ModelSpec& s) { s.inputs[0].range.emplace(0, 9); });
+  expect_another([](ModelSpec& s) { s.inputs[0].pad_value = 1; });
+  expect_another([](ModelSpec& s) { s.dimensions[1].padding = false; });
+  ModelSpec renamed = spec;
+  renamed.name = "other";
+  renamed.instances = 4;
+  EXPECT_EQ(VerdictNoteName(renamed), VerdictNoteName(spec));
+}
+
+TEST(NotesThatStayTest, VerdictsTravelAndWhatIsOfOneMachineDoesNot) {
+  const LocalNotes& local = NotesThatStay();
+  EXPECT_FALSE(local.Has(VerdictNoteName(Encoder())));
+  EXPECT_FALSE(local.Has(GraphNoteName(Encoder())));
+  EXPECT_TRUE(local.Has(FirstRunNoteName("0123")));
+  EXPECT_TRUE(local.Has(ReproducerNoteName(Encoder())));
+  EXPECT_TRUE(local.Has("pinned"));
+}
+
+}  // namespace
+}  // namespace stoker
