@@ -13,8 +13,6 @@ namespace stoker {
 
 namespace {
 
-constexpr size_t kLastWordsBytes = 2 << 10;
-
 // What Submit promises for trouble with the cache folder: FAILED_PRECONDITION
 // means "refused" there.
 absl::Status CacheTrouble(const CompileJob& job, std::string_view doing,
@@ -40,7 +38,8 @@ CompileSupervisor::CompileSupervisor(const CompileWorkerOptions& options,
       entries_(entries),
       clock_(clock),
       inbox_(inbox),
-      metrics_(metrics) {}
+      metrics_(metrics),
+      worker_(options_, entries.scratch_folder(), clock, metrics_, inbox) {}
 
 void CompileSupervisor::Run() {
   while (true) {
@@ -52,7 +51,8 @@ void CompileSupervisor::Run() {
     for (const WorkerEvent& event : news.events) Handle(event);
     CheckDeadlines();
     Dispatch();
-    NoteIdleness();
+    worker_.NoteIdleness(queue_.Count(CompileJob::State::kElsewhere) ==
+                         queue_.Count());
     metrics_.SetQueue(
         queue_.Count() - queue_.Count(CompileJob::State::kRunning),
         queue_.Count(CompileJob::State::kRunning), failures_.parked());
@@ -62,8 +62,7 @@ void CompileSupervisor::Run() {
 void CompileSupervisor::Shutdown(News news) {
   const absl::Status stopped =
       absl::CancelledError("the server stops compiling");
-  worker_.reset();
-  worker_state_ = WorkerState::kNone;
+  worker_.Drop();
   while (CompileJob* job = queue_.First()) Answer(*job, stopped);
   // An answer may lead to another submission.
   do {
@@ -92,7 +91,7 @@ void CompileSupervisor::Accept(Submission submission) {
 }
 
 void CompileSupervisor::Handle(const WorkerEvent& event) {
-  if (event.worker != worker_number_ || worker_ == nullptr) return;
+  if (!worker_.IsOfThisRun(event)) return;
   if (event.ended) return OnWorkerLost(event.text);
   const absl::StatusOr<WorkerReply> reply = ParseReply(event.text);
   if (reply.ok()) return OnReply(*reply);
@@ -100,14 +99,7 @@ void CompileSupervisor::Handle(const WorkerEvent& event) {
 }
 
 void CompileSupervisor::OnReply(const WorkerReply& reply) {
-  if (reply.event == WorkerReply::Event::kReady) {
-    if (worker_state_ != WorkerState::kStarting) return;
-    worker_state_ = WorkerState::kReady;
-    failed_starts_ = 0;
-    spdlog::info("compile worker {}: ready with torch {} after {:.1f} s",
-                 worker_->pid(), reply.torch, reply.seconds);
-    return;
-  }
+  if (reply.event == WorkerReply::Event::kReady) return worker_.OnReady(reply);
   CompileJob* const job = queue_.FindRunning(reply.id);
   if (job == nullptr) return;  // answered already
   switch (reply.event) {
@@ -124,7 +116,7 @@ void CompileSupervisor::OnReply(const WorkerReply& reply) {
 }
 
 void CompileSupervisor::OnDone(CompileJob& job, const WorkerReply& reply) {
-  losses_ = 0;
+  worker_.OnAnswer();
   job.SetPhase("commit");
   const ArtifactKey& key = job.request.key;
   absl::StatusOr<CacheEntry> entry = entries_.Commit(key, job.staging_folder);
@@ -146,7 +138,7 @@ void CompileSupervisor::OnDone(CompileJob& job, const WorkerReply& reply) {
 }
 
 void CompileSupervisor::OnFailed(CompileJob& job, const WorkerReply& reply) {
-  losses_ = 0;
+  worker_.OnAnswer();
   metrics_.Ended(OutcomeOfKind(reply.kind), clock_.Now() - job.sent);
   const absl::Status failure =
       FailureStatus(job.request, reply.kind, reply.message);
@@ -160,16 +152,12 @@ void CompileSupervisor::OnFailed(CompileJob& job, const WorkerReply& reply) {
 
 void CompileSupervisor::CheckDeadlines() {
   const absl::Time now = clock_.Now();
-  if (worker_state_ == WorkerState::kStarting && now >= start_deadline_) {
+  if (worker_.StartIsOverdue()) {
     OnWorkerLost(absl::StrCat("not ready after ",
                               absl::FormatDuration(options_.start_timeout)));
   }
-  if (worker_state_ != WorkerState::kReady) return;
-  if (now >= idle_since_ + options_.idle_timeout) {
-    spdlog::info("compile worker {}: let go after {} without a job",
-                 worker_->pid(), absl::FormatDuration(options_.idle_timeout));
-    return DropWorker();
-  }
+  worker_.LetGoIfIdle();
+  if (!worker_.ready()) return;
   bool stuck = false;
   queue_.ForEach(CompileJob::State::kRunning,
                  [&](CompileJob& job) { stuck |= now >= job.deadline; });
@@ -178,45 +166,27 @@ void CompileSupervisor::CheckDeadlines() {
 
 void CompileSupervisor::OnStuckWorker() {
   const absl::Time now = clock_.Now();
-  const std::string words = WithLastWords("the compile worker is stuck");
   spdlog::warn("compile worker {}: a job has had no answer for {}, killing it",
-               worker_->pid(),
+               worker_.pid(),
                absl::FormatDuration(options_.job_timeout + kTimeoutGrace));
-  DropWorker();
-  ++losses_;
-  ScheduleRestart();
+  const absl::Status lost = worker_.Lose("the compile worker is stuck");
   queue_.ForEach(CompileJob::State::kRunning, [&](CompileJob& job) {
     // The others only lost their worker.
     if (now < job.deadline) return Requeue(job);
     metrics_.Ended("timeout", now - job.sent);
-    Fail(job, FailureStatus(job.request, "timeout", words));
+    Fail(job, FailureStatus(job.request, "timeout", Std(lost.message())));
   });
 }
 
-void CompileSupervisor::NoteIdleness() {
-  const bool idle =
-      worker_state_ == WorkerState::kReady &&
-      queue_.Count(CompileJob::State::kElsewhere) == queue_.Count();
-  if (!idle) {
-    idle_since_ = absl::InfiniteFuture();
-  } else if (idle_since_ == absl::InfiniteFuture()) {
-    idle_since_ = clock_.Now();
-  }
-}
-
 absl::Time CompileSupervisor::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
-  if (worker_state_ == WorkerState::kStarting) next = start_deadline_;
-  if (worker_state_ == WorkerState::kReady) {
-    next = idle_since_ + options_.idle_timeout;
-  }
+  absl::Time next = worker_.NextDeadline();
   queue_.ForEach([&](const CompileJob& job) {
     if (job.state == CompileJob::State::kElsewhere) {
       next = std::min(next, job.next_look);
     } else if (job.state == CompileJob::State::kRunning) {
       next = std::min(next, job.deadline);
-    } else if (worker_state_ == WorkerState::kNone) {
-      next = std::min(next, next_start_);
+    } else if (worker_.none()) {
+      next = std::min(next, worker_.next_start());
     }
   });
   return next;
@@ -231,14 +201,16 @@ void CompileSupervisor::Dispatch() {
   });
   queue_.ForEach(CompileJob::State::kQueued, [&](CompileJob& job) {
     if (IsFull()) return;
-    if (!InBackoff()) return Acquire(job);
-    if (failed_starts_ >= kMaxFailedStarts) Answer(job, start_failure_);
+    if (!worker_.InBackoff()) return Acquire(job);
+    if (worker_.failed_starts() >= kMaxFailedStarts) {
+      Answer(job, worker_.start_failure());
+    }
   });
-  if (worker_state_ == WorkerState::kNone && !InBackoff() &&
+  if (worker_.none() && !worker_.InBackoff() &&
       queue_.Count(CompileJob::State::kLocked) > 0) {
     StartWorker();
   }
-  if (worker_state_ == WorkerState::kReady) {
+  if (worker_.ready()) {
     queue_.ForEach(CompileJob::State::kLocked,
                    [&](CompileJob& job) { Send(job); });
   }
@@ -267,7 +239,7 @@ void CompileSupervisor::Acquire(CompileJob& job) {
   if (std::optional<CacheEntry> entry = entries_.Lookup(key)) {
     return Answer(job, *std::move(entry));
   }
-  if (IsFull() || InBackoff()) {
+  if (IsFull() || worker_.InBackoff()) {
     job.state = CompileJob::State::kQueued;
     return;
   }
@@ -289,18 +261,14 @@ void CompileSupervisor::Send(CompileJob& job) {
   job.sent = clock_.Now();
   job.deadline = job.sent + options_.job_timeout + kTimeoutGrace;
   spdlog::info("compiling {}", job.Name());
-  worker_->Send(CompileLine(job.id, job.request, job.staging_folder,
-                            entries_.scratch_folder(), options_));
+  worker_.Send(CompileLine(job.id, job.request, job.staging_folder,
+                           entries_.scratch_folder(), options_));
 }
 
 bool CompileSupervisor::IsFull() const {
   return queue_.Count(CompileJob::State::kLocked) +
              queue_.Count(CompileJob::State::kRunning) >=
          std::max(1, options_.parallel_jobs);
-}
-
-bool CompileSupervisor::InBackoff() const {
-  return worker_state_ == WorkerState::kNone && clock_.Now() < next_start_;
 }
 
 void CompileSupervisor::GiveUpClaim(CompileJob& job) {
@@ -335,60 +303,36 @@ void CompileSupervisor::Fail(CompileJob& job, const absl::Status& failure) {
 // ---- worker ----
 
 void CompileSupervisor::StartWorker() {
-  Subprocess::Options process;
-  process.argv = options_.argv;
-  for (const std::string& argument :
-       {std::string("--reply-fd"), absl::StrCat(process.reply_fd),
-        std::string("--scratch"), entries_.scratch_folder()}) {
-    process.argv.push_back(argument);
-  }
-  process.working_folder = options_.working_folder;
-  const int number = ++worker_number_;
-  CompileWorkerProcess::Callbacks callbacks;
-  callbacks.on_reply = [this, number](std::string line) {
-    inbox_.Post({.worker = number, .ended = false, .text = std::move(line)});
-  };
-  callbacks.on_end = [this, number](std::string how) {
-    inbox_.Post({.worker = number, .ended = true, .text = std::move(how)});
-  };
-  auto worker = CompileWorkerProcess::Start(process, std::move(callbacks));
-  if (!worker.ok()) return OnNoWorker(worker.status());
-  metrics_.WorkerStarted();
-  worker_ = *std::move(worker);
-  worker_state_ = WorkerState::kStarting;
-  start_deadline_ = clock_.Now() + options_.start_timeout;
-  spdlog::info("compile worker {}: starting", worker_->pid());
-}
-
-void CompileSupervisor::OnNoWorker(const absl::Status& status) {
-  if (!absl::IsNotFound(status)) {
-    return OnFailedStart(absl::UnavailableError(
-        absl::StrCat("can't start the compile worker: ", status.message())));
-  }
-  // Waiting won't help.
+  const absl::Status started = worker_.Start();
+  if (started.ok()) return;
+  if (!absl::IsNotFound(started)) return OnFailedStart();
   const absl::Status missing = absl::UnavailableError(
-      absl::StrCat("there is no compiler on this host: ", status.message()));
+      absl::StrCat("there is no compiler on this host: ", started.message()));
   for (auto state : {CompileJob::State::kLocked, CompileJob::State::kQueued}) {
     queue_.ForEach(state, [&](CompileJob& job) { Answer(job, missing); });
   }
 }
 
 void CompileSupervisor::OnWorkerLost(std::string_view how) {
-  const bool started = worker_state_ == WorkerState::kReady;
-  const std::string words =
-      WithLastWords(absl::StrCat(started ? "the compile worker was lost: "
-                                         : "the compile worker did not start: ",
-                                 Absl(how)));
-  DropWorker();
-  if (!started) return OnFailedStart(absl::UnavailableError(words));
-  ++losses_;
-  ScheduleRestart();
+  const bool started = worker_.ready();
+  const absl::Status lost =
+      worker_.Lose(absl::StrCat(started ? "the compile worker was lost: "
+                                        : "the compile worker did not start: ",
+                                Absl(how)));
+  if (!started) return OnFailedStart();
+  const std::string words(lost.message());
   spdlog::warn("{}", words);
   const absl::Time now = clock_.Now();
   queue_.ForEach(CompileJob::State::kRunning, [&](CompileJob& job) {
     metrics_.Ended("crashed", now - job.sent);
     RetryOrFail(job, FailureStatus(job.request, "crashed", words));
   });
+}
+
+// The locks go back, so that another daemon may try.
+void CompileSupervisor::OnFailedStart() {
+  queue_.ForEach(CompileJob::State::kLocked,
+                 [&](CompileJob& job) { Requeue(job); });
 }
 
 // Which of the jobs brought the worker down is not known, and it may have been
@@ -400,34 +344,6 @@ void CompileSupervisor::RetryOrFail(CompileJob& job,
   } else {
     Requeue(job);
   }
-}
-
-void CompileSupervisor::OnFailedStart(const absl::Status& failure) {
-  ++losses_;
-  ++failed_starts_;
-  start_failure_ = failure;
-  ScheduleRestart();
-  spdlog::warn("{} (start {} in a row that failed)",
-               std::string(failure.message()), failed_starts_);
-  queue_.ForEach(CompileJob::State::kLocked,
-                 [&](CompileJob& job) { Requeue(job); });
-}
-
-void CompileSupervisor::DropWorker() {
-  worker_.reset();
-  worker_state_ = WorkerState::kNone;
-}
-
-void CompileSupervisor::ScheduleRestart() {
-  absl::Duration backoff = kMinBackoff;
-  for (int i = 1; i < losses_ && backoff < kMaxBackoff; ++i) backoff *= 2;
-  next_start_ = clock_.Now() + std::min(backoff, kMaxBackoff);
-}
-
-std::string CompileSupervisor::WithLastWords(std::string_view text) const {
-  const std::string words = worker_->LastWords(kLastWordsBytes);
-  return words.empty() ? absl::StrCat(Absl(text), " (its log is empty)")
-                       : absl::StrCat(Absl(text), "; its last words:\n", words);
 }
 
 }  // namespace stoker

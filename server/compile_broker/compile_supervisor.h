@@ -1,7 +1,7 @@
-// The supervisor thread's mind: which key is compiled next, who owns it, what
-// the worker is doing, and what becomes of a failure. Every method runs on that
-// one thread, so nothing here is locked; other threads reach it through the
-// inbox. Private to this room.
+// The supervisor thread's mind: which key is compiled next, who owns it, and
+// what becomes of a failure (compile_worker.h is the worker's). Every method
+// runs on that one thread, so nothing here is locked; other threads reach it
+// through the inbox. Private to this room.
 //
 // A job's way: kQueued → (kElsewhere ⇄) → kLocked → kRunning → answered. The
 // lock on the key is taken before the worker is started, so that a host whose
@@ -21,7 +21,7 @@
 #include "compile_broker/compile_job.h"
 #include "compile_broker/compile_metrics.h"
 #include "compile_broker/compile_queue.h"
-#include "compile_broker/compile_worker_process.h"
+#include "compile_broker/compile_worker.h"
 #include "compile_broker/failure_ledger.h"
 #include "compile_broker/supervisor_inbox.h"
 #include "compile_broker/worker_protocol.h"
@@ -35,8 +35,6 @@ class CompileSupervisor {
   static constexpr absl::Duration kTimeoutGrace = absl::Seconds(30);
   // How often the lock of a key that another daemon compiles is tried.
   static constexpr absl::Duration kLookInterval = absl::Seconds(1);
-  static constexpr absl::Duration kMinBackoff = absl::Seconds(1);
-  static constexpr absl::Duration kMaxBackoff = absl::Minutes(1);
   // After so many starts in a row that failed, queued jobs are answered instead
   // of being kept for the next try.
   static constexpr int kMaxFailedStarts = 3;
@@ -49,8 +47,6 @@ class CompileSupervisor {
   void Run();
 
  private:
-  enum class WorkerState { kNone, kStarting, kReady };
-
   // What comes in.
   void Accept(Submission submission);
   void Handle(const WorkerEvent& event);
@@ -61,15 +57,13 @@ class CompileSupervisor {
   // What time brings.
   void CheckDeadlines();
   void OnStuckWorker();
-  void NoteIdleness();
   absl::Time NextDeadline() const;
 
   // Queue.
   void Dispatch();
   void Acquire(CompileJob& job);
   void Send(CompileJob& job);
-  bool IsFull() const;     // every place is taken
-  bool InBackoff() const;  // the worker may not be started yet
+  bool IsFull() const;  // every place is taken
   // Lock and staged files.
   void GiveUpClaim(CompileJob& job);
   // Back to the queue, its place kept.
@@ -81,13 +75,9 @@ class CompileSupervisor {
 
   // Worker.
   void StartWorker();
-  void OnNoWorker(const absl::Status& status);
   void OnWorkerLost(std::string_view how);
-  void OnFailedStart(const absl::Status& failure);
+  void OnFailedStart();
   void RetryOrFail(CompileJob& job, const absl::Status& failure);
-  void DropWorker();
-  void ScheduleRestart();
-  std::string WithLastWords(std::string_view text) const;
 
   void Shutdown(News news);
 
@@ -96,20 +86,11 @@ class CompileSupervisor {
   Clock& clock_;
   SupervisorInbox& inbox_;
   CompileMetrics metrics_;
+  CompileWorker worker_;
 
   CompileQueue queue_;
   FailureLedger failures_;
   int64_t next_id_ = 1;
-
-  std::unique_ptr<CompileWorkerProcess> worker_;
-  WorkerState worker_state_ = WorkerState::kNone;
-  int worker_number_ = 0;  // events of earlier workers are stale
-  absl::Time start_deadline_;
-  absl::Time idle_since_ = absl::InfiniteFuture();  // future: not idle
-  absl::Time next_start_ = absl::InfinitePast();
-  int losses_ = 0;         // since the last job that the worker answered
-  int failed_starts_ = 0;  // since the last worker that became ready
-  absl::Status start_failure_;
 };
 
 }  // namespace stoker
