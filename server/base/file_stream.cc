@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,13 @@
 #include "base/status_macros.h"
 
 namespace stoker {
+namespace {
+
+// A read() of so much costs nothing beside what is done with the bytes.
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+}  // namespace
+
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.ok()) return LastError("open", path);
@@ -36,6 +44,22 @@ absl::StatusOr<size_t> InputFile::Read(char* buffer, size_t bytes) {
     }
   }
   return filled;
+}
+
+absl::StatusOr<int64_t> InputFile::ReadTo(const Sink& sink, int64_t most) {
+  if (buffer_ == nullptr) {
+    buffer_ = std::make_unique_for_overwrite<char[]>(kBufferBytes);
+  }
+  int64_t total = 0;
+  while (total < most) {
+    const auto want = static_cast<size_t>(
+        std::min(most - total, static_cast<int64_t>(kBufferBytes)));
+    ASSIGN_OR_RETURN(const size_t got, Read(buffer_.get(), want));
+    RETURN_IF_ERROR(sink({buffer_.get(), got}));
+    total += static_cast<int64_t>(got);
+    if (got < want) break;
+  }
+  return total;
 }
 
 absl::StatusOr<OutputFile> OutputFile::Create(const std::string& path) {

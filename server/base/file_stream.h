@@ -7,6 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +29,14 @@ class InputFile {
   // Fills the buffer; fewer bytes than that come only at the file's end.
   absl::StatusOr<size_t> Read(char* buffer, size_t bytes);
 
+  // Takes bytes in pieces of at most 1 MiB, which are gone after the call.
+  using Sink = std::function<absl::Status(std::string_view)>;
+  // Hands over what comes next, up to `most` bytes, and says how many there
+  // were: fewer than that only at the file's end. An error of the sink is
+  // returned as it is.
+  absl::StatusOr<int64_t> ReadTo(const Sink& sink, int64_t most = kAll);
+  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
+
   const std::string& path() const { return path_; }
   int descriptor() const { return fd_.get(); }
   // When it was opened; nullopt of what is not a regular file.
@@ -38,6 +49,7 @@ class InputFile {
   std::string path_;
   FileDescriptor fd_;
   std::optional<int64_t> size_;
+  std::unique_ptr<char[]> buffer_;  // of ReadTo
 };
 
 class OutputFile {

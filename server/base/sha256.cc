@@ -3,9 +3,7 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <cstddef>
 #include <cstdlib>
-#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "base/file_stream.h"
@@ -13,9 +11,6 @@
 
 namespace stoker {
 namespace {
-
-// Big enough that the read() call costs nothing beside the digest.
-constexpr size_t kChunkBytes = size_t{256} * 1024;
 
 // OpenSSL fails here only without memory or with a library that has no SHA-256.
 void Check(bool done) {
@@ -54,12 +49,12 @@ std::string Sha256Hex(std::string_view bytes) {
 absl::StatusOr<std::string> Sha256File(const std::string& path) {
   ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
   Sha256 digest;
-  std::vector<char> chunk(kChunkBytes);
-  while (true) {
-    ASSIGN_OR_RETURN(const size_t got, file.Read(chunk.data(), chunk.size()));
-    if (got == 0) return digest.Hex();
-    digest.Add({chunk.data(), got});
-  }
+  const auto add = [&digest](std::string_view piece) {
+    digest.Add(piece);
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(file.ReadTo(add).status());
+  return digest.Hex();
 }
 
 }  // namespace stoker

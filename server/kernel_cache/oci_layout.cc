@@ -1,7 +1,6 @@
 #include "kernel_cache/oci_layout.h"
 
 #include <algorithm>
-#include <memory>
 #include <set>
 #include <utility>
 #include <vector>
@@ -37,7 +36,6 @@ constexpr char kTitle[] = "kernels.pack";
 // Without it skopeo compresses the layer, and some versions drop artifactType.
 constexpr char kKeepDigests[] = " (copied without --preserve-digests?)";
 
-constexpr size_t kBufferBytes = size_t{1} << 20;
 // What the specification asks registries to accept.
 constexpr int64_t kMaxDocumentBytes = int64_t{4} << 20;
 
@@ -106,15 +104,12 @@ absl::StatusOr<Json> StoreLayer(const std::string& folder,
                                 const std::string& pack_path) {
   ASSIGN_OR_RETURN(InputFile pack, InputFile::Open(pack_path));
   ASSIGN_OR_RETURN(DraftFile draft, DraftFile::CreateIn(BlobsFolder(folder)));
-  const auto buffer = std::make_unique_for_overwrite<char[]>(kBufferBytes);
   Sha256 digest;
-  int64_t bytes = 0;
-  for (size_t got = kBufferBytes; got == kBufferBytes;) {
-    ASSIGN_OR_RETURN(got, pack.Read(buffer.get(), kBufferBytes));
-    digest.Add({buffer.get(), got});
-    RETURN_IF_ERROR(draft.Write({buffer.get(), got}));
-    bytes += static_cast<int64_t>(got);
-  }
+  const auto copy = [&](std::string_view piece) {
+    digest.Add(piece);
+    return draft.Write(piece);
+  };
+  ASSIGN_OR_RETURN(const int64_t bytes, pack.ReadTo(copy));
   const std::string sha256 = digest.Hex();
   RETURN_IF_ERROR(
       draft.PublishAs(absl::StrCat(BlobsFolder(folder), "/", sha256)));

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -16,8 +15,6 @@
 
 namespace stoker {
 namespace {
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
 
 // Where the content of a member comes from.
 struct Source {
@@ -51,12 +48,9 @@ class ArchiveWriter {
   }
 
  private:
-  explicit ArchiveWriter(DraftFile draft)
-      : draft_(std::move(draft)),
-        buffer_(std::make_unique_for_overwrite<char[]>(kBufferBytes)) {}
+  explicit ArchiveWriter(DraftFile draft) : draft_(std::move(draft)) {}
 
   DraftFile draft_;
-  std::unique_ptr<char[]> buffer_;
 };
 
 // Copies a file, and holds it once more to what the index says of it: that is
@@ -69,14 +63,11 @@ absl::Status ArchiveWriter::Add(const Source& source) {
                    UstarHeader(member.name, member.bytes));
   RETURN_IF_ERROR(draft_.Write(header));
   Sha256 digest;
-  int64_t copied = 0;
-  for (size_t got = kBufferBytes; got == kBufferBytes;) {
-    ASSIGN_OR_RETURN(got, file.Read(buffer_.get(), kBufferBytes));
-    const std::string_view piece(buffer_.get(), got);
+  const auto copy = [&](std::string_view piece) {
     digest.Add(piece);
-    RETURN_IF_ERROR(draft_.Write(piece));
-    copied += static_cast<int64_t>(got);
-  }
+    return draft_.Write(piece);
+  };
+  ASSIGN_OR_RETURN(const int64_t copied, file.ReadTo(copy));
   if (const std::string actual = digest.Hex();
       copied != member.bytes || actual != member.sha256) {
     return absl::AbortedError(absl::StrCat(source.path, " changed: expected ",

@@ -1,6 +1,6 @@
 #include "kernel_cache/pack_reader.h"
 
-#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,16 +10,8 @@
 #include "kernel_cache/ustar.h"
 
 namespace stoker {
-namespace {
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
-
-}  // namespace
-
 PackReader::PackReader(InputFile file)
-    : file_(std::move(file)),
-      buffer_(std::make_unique_for_overwrite<char[]>(kBufferBytes)),
-      header_(kUstarBlockBytes, '\0') {}
+    : file_(std::move(file)), header_(kUstarBlockBytes, '\0') {}
 
 absl::StatusOr<PackReader> PackReader::Open(const std::string& path) {
   ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
@@ -71,22 +63,16 @@ absl::Status PackReader::NextHeader() {
 
 absl::Status PackReader::ReadContent(const std::string& name, int64_t bytes,
                                      const Sink& sink) {
-  for (int64_t left = bytes; left > 0;) {
-    const auto want =
-        static_cast<size_t>(std::min(left, static_cast<int64_t>(kBufferBytes)));
-    ASSIGN_OR_RETURN(const size_t got, file_.Read(buffer_.get(), want));
-    if (got < want) {
-      return Error(absl::StrCat("member ", name, ": expected ", bytes,
-                                " bytes, found ",
-                                bytes - left + static_cast<int64_t>(got),
-                                " and the end of the file"));
-    }
-    RETURN_IF_ERROR(sink({buffer_.get(), got}));
-    left -= static_cast<int64_t>(got);
+  ASSIGN_OR_RETURN(const int64_t read, file_.ReadTo(sink, bytes));
+  if (read < bytes) {
+    return Error(absl::StrCat("member ", name, ": expected ", bytes,
+                              " bytes, found ", read,
+                              " and the end of the file"));
   }
   const size_t padding = UstarPadding(bytes);
-  ASSIGN_OR_RETURN(const size_t got, file_.Read(buffer_.get(), padding));
-  const std::string_view found(buffer_.get(), got);
+  std::array<char, kUstarBlockBytes> zeros;
+  ASSIGN_OR_RETURN(const size_t got, file_.Read(zeros.data(), padding));
+  const std::string_view found(zeros.data(), got);
   if (got < padding ||
       found.find_first_not_of('\0') != std::string_view::npos) {
     return Error(absl::StrCat(
@@ -149,9 +135,9 @@ absl::Status PackReader::ReadEnd() {
   static_assert(kUstarEndBytes == 2 * kUstarBlockBytes);
   RETURN_IF_ERROR(NextHeader());
   // One byte more than there should be.
-  ASSIGN_OR_RETURN(const size_t got,
-                   file_.Read(buffer_.get(), kUstarBlockBytes + 1));
-  const std::string_view second(buffer_.get(), got);
+  std::array<char, kUstarBlockBytes + 1> rest;
+  ASSIGN_OR_RETURN(const size_t got, file_.Read(rest.data(), rest.size()));
+  const std::string_view second(rest.data(), got);
   if (header_ == zeros && second == zeros) return absl::OkStatus();
   return Error(absl::StrCat("expected the end of the archive, ", kUstarEndBytes,
                             " zeros, found ",

@@ -10,8 +10,6 @@
 // All name the pack. Movable; one thread at a time.
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -36,9 +34,7 @@ class PackReader {
   // an early word on one that was cut or grew.
   absl::Status CheckLength(const PackIndex& index) const;
 
-  // Takes the content in pieces of at most 1 MiB, which are gone after the
-  // call.
-  using Sink = std::function<absl::Status(std::string_view)>;
+  using Sink = InputFile::Sink;
 
   // The next member. The digest is compared last, so the sink may have had
   // wrong bytes when this fails. An error of the sink is returned as it is.
@@ -56,7 +52,6 @@ class PackReader {
   absl::StatusOr<std::string> ReadText(std::string_view name, int64_t limit);
 
   InputFile file_;
-  std::unique_ptr<char[]> buffer_;
   std::string header_;
   bool has_header_ = false;  // header_ was read and is still to be used
   std::string index_json_;

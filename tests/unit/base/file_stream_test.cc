@@ -61,6 +61,38 @@ TEST(FileStreamTest, APipeFillsTheBufferAsWell) {
   close(ends[0]);
 }
 
+TEST(FileStreamTest, HandsOverPiecesUpToALimitOrTheEnd) {
+  const TempFolder folder;
+  static constexpr size_t kPiece = size_t{1} << 20;
+  std::string content(2 * kPiece + 3, '\0');
+  for (size_t i = 0; i < content.size(); ++i) {
+    content[i] = static_cast<char>(i * 7);
+  }
+  ASSERT_TRUE(Files::Real().Write(folder / "f", content).ok());
+  absl::StatusOr<InputFile> file = InputFile::Open(folder / "f");
+  ASSERT_TRUE(file.ok()) << file.status();
+  std::string read;
+  const auto append = [&read](std::string_view piece) {
+    EXPECT_LE(piece.size(), kPiece);
+    read += piece;
+    return absl::OkStatus();
+  };
+  EXPECT_EQ(*file->ReadTo(append, 5), 5);
+  EXPECT_EQ(read, content.substr(0, 5));
+  EXPECT_EQ(*file->ReadTo(append, 0), 0);
+  EXPECT_EQ(*file->ReadTo(append), static_cast<int64_t>(content.size()) - 5);
+  EXPECT_EQ(read, content);
+  EXPECT_EQ(*file->ReadTo(append, 5), 0);
+  absl::StatusOr<InputFile> again = InputFile::Open(folder / "f");
+  EXPECT_EQ(again
+                ->ReadTo([](std::string_view) {
+                  return absl::DataLossError("the sink is full");
+                })
+                .status()
+                .code(),
+            absl::StatusCode::kDataLoss);
+}
+
 TEST(FileStreamTest, ErrorsNameThePath) {
   const TempFolder folder;
   const absl::Status missing = InputFile::Open(folder / "none").status();
