@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/cgroup_limits.h"
+#include "base/host_port.h"
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
 #include "runner/gpus.h"
@@ -45,18 +46,7 @@ std::string NameOfFolder(const std::string& path) {
 }
 
 std::string CheckAddress(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  const std::string port =
-      colon == std::string::npos ? "" : text.substr(colon + 1);
-  const bool digits =
-      !port.empty() && port.size() <= 5 &&
-      std::all_of(port.begin(), port.end(),
-                  [](unsigned char c) { return std::isdigit(c); });
-  if (colon == 0 || !digits || std::stoi(port) > 65535) {
-    return absl::StrCat("expected host:port with a port of 0 to 65535, got \"",
-                        text, "\"");
-  }
-  return "";
+  return std::string(CheckHostPort(text).message());
 }
 
 // A finite number of seconds; CLI11's own check lets "nan" pass and prints the

@@ -1,12 +1,12 @@
 #include "models/version_stats.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "metrics/catalog.h"
+#include "metrics/outcome.h"
 #include "models/version_labels.h"
 
 namespace stoker {
@@ -16,12 +16,6 @@ void Add(DurationStat& stat, absl::Duration duration) {
   ++stat.count;
   stat.ns += static_cast<uint64_t>(
       std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration)));
-}
-
-std::string OutcomeName(absl::StatusCode code) {
-  std::string name = absl::StatusCodeToString(code);
-  for (char& c : name) c = static_cast<char>(std::tolower(c));
-  return name;
 }
 
 }  // namespace

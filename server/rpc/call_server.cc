@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
+#include "base/host_port.h"
 
 namespace stoker {
 namespace {
@@ -19,19 +18,6 @@ constexpr int kMaxStreams = 10'000;
 constexpr int kMaxMetadataBytes = 16 << 10;
 
 constexpr int kKeepaliveMs = 30'000;
-
-// gRPC takes a port modulo 65536, and 443 where there is none.
-absl::Status CheckAddress(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  uint32_t port = 0;
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "gRPC address: expected host:port with a port up to 65535, got '",
-        address, "'"));
-  }
-  return absl::OkStatus();
-}
 
 void SetLimits(const CallServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
@@ -55,7 +41,10 @@ void SetLimits(const CallServerOptions& options, grpc::ServerBuilder& builder) {
 
 absl::StatusOr<std::unique_ptr<CallServer>> CallServer::Start(
     const CallServerOptions& options, MethodTable methods, Clock& clock) {
-  RETURN_IF_ERROR(CheckAddress(options.address));
+  if (const absl::Status bad = CheckHostPort(options.address); !bad.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("gRPC address: ", bad.message()));
+  }
   std::unique_ptr<CallServer> server(new CallServer(std::move(methods)));
   grpc::ServerBuilder builder;
   SetLimits(options, builder);

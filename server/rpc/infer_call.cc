@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
+#include "metrics/outcome.h"
 #include "rpc/model_service.h"
-#include "rpc/status_mapping.h"
 
 namespace stoker {
 

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/cord.h"
 #include "base/absl_view.h"
 #include "base/utf8.h"
@@ -48,11 +47,6 @@ void SetRetryHint(absl::Status& status, absl::Duration delay) {
 grpc::Status NoMessageStatus() {
   return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
                       "expected one message, got none");
-}
-
-std::string OutcomeName(absl::StatusCode code) {
-  const std::string name = absl::StatusCodeToString(code);
-  return name.empty() ? "unknown" : absl::AsciiStrToLower(name);
 }
 
 }  // namespace stoker

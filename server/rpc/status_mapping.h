@@ -3,8 +3,6 @@
 
 #include <grpcpp/support/status.h>
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 
@@ -21,8 +19,5 @@ void SetRetryHint(absl::Status& status, absl::Duration delay);
 
 // What a unary call is finished with whose client sent no message.
 grpc::Status NoMessageStatus();
-
-// "invalid_argument": the value of the metrics' label `outcome`.
-std::string OutcomeName(absl::StatusCode code);
 
 }  // namespace stoker
