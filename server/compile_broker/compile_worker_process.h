@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/process_pipes.h"
 #include "base/subprocess.h"
 #include "base/thread.h"
 #include "compile_broker/log_tail.h"
@@ -60,10 +61,9 @@ class CompileWorkerProcess {
   bool WaitForPipes();  // false: the end was reached
   void HearOwner();
   void KillSoon();
-  void ReadReplies();
-  void ReadLog();
+  void ReadReplies(std::string_view piece);
+  void ReadLog(std::string_view piece);
   void LogLines(std::string_view bytes);
-  void WriteJobs();
   void Finish();
   bool LetGo() const;
 
@@ -74,9 +74,7 @@ class CompileWorkerProcess {
   const Callbacks callbacks_;
 
   // The pipes' thread only.
-  bool reply_open_ = true;
-  bool log_open_ = true;
-  bool stdin_open_ = true;
+  ProcessPipes pipes_;
   bool process_ended_ = false;
   std::string fault_;         // why the worker was killed
   std::string reply_so_far_;  // of a line that is not complete
@@ -84,6 +82,7 @@ class CompileWorkerProcess {
   absl::Time kill_at_ = absl::InfiniteFuture();
 
   mutable absl::Mutex mu_;
+  // What `pipes_` has not been given yet.
   std::string outbox_ ABSL_GUARDED_BY(mu_);
   LogTail tail_ ABSL_GUARDED_BY(mu_);
   bool let_go_ ABSL_GUARDED_BY(mu_) = false;
