@@ -85,15 +85,18 @@ absl::StatusOr<std::string> FindProgram(const std::string& name) {
       absl::StrContains(name, '/') ? "" : " in any folder of PATH"));
 }
 
-std::vector<std::string> Environment(
-    const std::vector<std::pair<std::string, std::string>>& added) {
+std::vector<std::string> Environment(const Subprocess::Options& options) {
+  const auto& inherit = options.inherit;
   std::map<std::string, std::string> values;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::pair<std::string, std::string> pair =
         absl::StrSplit(*entry, absl::MaxSplits('=', 1));
-    values[pair.first] = pair.second;
+    if (!inherit.has_value() || std::find(inherit->begin(), inherit->end(),
+                                          pair.first) != inherit->end()) {
+      values[pair.first] = pair.second;
+    }
   }
-  for (const auto& [name, value] : added) values[name] = value;
+  for (const auto& [name, value] : options.env) values[name] = value;
   std::vector<std::string> lines;
   lines.reserve(values.size());
   for (const auto& [name, value] : values) {
@@ -251,7 +254,7 @@ absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Start(
   }
   ASSIGN_OR_RETURN(const std::string program, FindProgram(options.argv[0]));
   std::vector<std::string> argv = options.argv;
-  std::vector<std::string> env = Environment(options.env);
+  std::vector<std::string> env = Environment(options);
   const std::vector<char*> argv_pointers = Pointers(argv);
   const std::vector<char*> env_pointers = Pointers(env);
 

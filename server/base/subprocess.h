@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +29,9 @@ class Subprocess {
     // argv[0] is looked up in PATH when it has no slash; with a slash it is
     // relative to the parent's folder, not to working_folder.
     std::vector<std::string> argv;
-    // Added to the parent's environment, or put in place of its values.
+    // Which of the parent's variables the child has as well; nullopt: all.
+    std::optional<std::vector<std::string>> inherit;
+    // Added to those, or put in place of their values.
     std::vector<std::pair<std::string, std::string>> env;
     std::string working_folder;  // empty: the parent's
     int reply_fd = 3;  // the child's end of the reply pipe gets this number

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "compile_broker/worker_environment.h"
 
 namespace stoker {
 namespace {
@@ -37,6 +38,7 @@ absl::Status CompileWorker::Start() {
     process.argv.push_back(argument);
   }
   process.working_folder = options_.working_folder;
+  process.inherit = WorkerVariables();
   const int run = ++run_;
   CompileWorkerProcess::Callbacks callbacks;
   callbacks.on_reply = [this, run](std::string line) {

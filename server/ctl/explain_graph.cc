@@ -18,7 +18,7 @@
 #include "base/communicate.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
-#include "compile_broker/compiler_folder.h"
+#include "compile_broker/worker_environment.h"
 #include "ctl/cache_commands.h"
 #include "ctl/command_line.h"
 #include "ctl/graph_report.h"
@@ -114,6 +114,7 @@ Subprocess::Options Command(const PlanCommands& with,
         "--html=", std::filesystem::absolute(question.html).string()));
   }
   options.working_folder = question.compiler_folder;
+  options.inherit = WorkerVariables();
   return options;
 }
 

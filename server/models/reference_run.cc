@@ -8,6 +8,7 @@
 #include "base/communicate.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
+#include "compile_broker/worker_environment.h"
 #include "tensor/tensor_file.h"
 
 namespace stoker {
@@ -35,6 +36,7 @@ absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
   child_options.argv = options_.argv;
   child_options.argv.push_back(std::filesystem::absolute(program).string());
   child_options.working_folder = options_.working_folder;
+  child_options.inherit = WorkerVariables();
   auto child = Subprocess::Start(child_options);
   if (!child.ok()) return absl::UnavailableError(child.status().message());
   const Conversation heard = Communicate(**child, request, options_.time_limit);

@@ -185,12 +185,17 @@ def spam(worker: Worker, job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def environment(worker: Worker, job: Job) -> None:
+    worker.fail(job, "error", " ".join(f"{name}={value}" for name, value in sorted(os.environ.items())))
+
+
 def failing(kind: str, message: str) -> Callable[[Worker, Job], None]:
     return lambda worker, job: worker.fail(job, kind, message)
 
 
 JOBS: dict[str, Callable[[Worker, Job], None]] = {
     "ok": ok,
+    "environment": environment,
     "copied": copied,
     "gated": gated,
     "crash": crash,

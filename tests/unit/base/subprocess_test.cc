@@ -86,6 +86,18 @@ TEST(SubprocessTest, EnvironmentIsInheritedAndReplaced) {
   EXPECT_EQ(ReadToEnd((*process)->reply_fd()), "kept new a=b\n");
 }
 
+TEST(SubprocessTest, OnlyWhatIsNamedIsInherited) {
+  setenv("STOKER_TEST_KEPT", "kept", 1);
+  setenv("STOKER_TEST_OTHER", "other", 1);
+  auto process = Subprocess::Start(
+      {.argv = {"/usr/bin/env"},
+       .inherit = std::vector<std::string>{"STOKER_TEST_KEPT", "STOKER_NONE"},
+       .env = {{"STOKER_TEST_NEW", "new"}}});
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(ReadToEnd((*process)->stderr_fd()),
+            "STOKER_TEST_KEPT=kept\nSTOKER_TEST_NEW=new\n");
+}
+
 TEST(SubprocessTest, RunsInTheWorkingFolder) {
   TempFolder folder;
   auto process = Subprocess::Start({.argv = {"/bin/sh", "-c", "pwd -P >&3"},

@@ -1,0 +1,56 @@
+"""What the shell that a daemon is started from has in its environment changes neither keys nor code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.integration.daemon import REPO, STOKERD
+
+# What torch's inductor, g++ and ld would make something of.
+NONSENSE = {
+    "TORCHINDUCTOR_FREEZING": "1",
+    "TORCHINDUCTOR_MAX_AUTOTUNE": "1",
+    "TORCHINDUCTOR_CPP_WRAPPER": "0",
+    "TORCHINDUCTOR_CPP_ENABLE_UNSAFE_MATH_OPT_FLAG": "1",
+    "TORCHINDUCTOR_CACHE_DIR": "/nonsense",
+    "TORCHINDUCTOR_COMPILE_THREADS": "nonsense",
+    "TORCHINDUCTOR_SIMDLEN": "1",
+    "CXX": "/nonsense/g++",
+    "CFLAGS": "-O0 -march=nonsense",
+    "CXXFLAGS": "-nonsense",
+    "LDFLAGS": "-nonsense",
+    "CPLUS_INCLUDE_PATH": "/nonsense",
+    "LIBRARY_PATH": "/nonsense",
+    "COMPILER_PATH": "/nonsense",
+    "PYTHONHOME": "/nonsense",
+    "PYTHONPATH": "/nonsense",
+}
+
+
+def compiled(repository: Path, cache: Path, environment: dict[str, str]) -> dict[str, list[str]]:
+    """Of each entry: its key and the machine code of its kernels, without what names a folder."""
+    subprocess.run(
+        [STOKERD, f"--model-repository={repository}", f"--cache={cache}", "--warm-only", "--log-level=warning",
+         f"--compiler-python={sys.executable}"],
+        check=True, cwd=REPO, env=os.environ | environment, timeout=900,
+    )  # fmt: skip
+    found = {}
+    for manifest in cache.glob("v1/entries/*/*/manifest.json"):
+        code = subprocess.run(
+            ["objdump", "--disassemble", "--no-show-raw-insn", "--no-addresses", manifest.parent / "model.so"],
+            check=True, capture_output=True, text=True,
+        ).stdout.splitlines()
+        found[json.loads(manifest.read_text())["key"]] = [line for line in code if "file format" not in line]
+    return found
+
+
+def test_the_environment_changes_neither_keys_nor_code(repository: Callable[..., Path], tmp_path: Path) -> None:
+    root = repository("mlp")
+    plain = compiled(root, tmp_path / "plain", {})
+    assert plain and all(len(code) > 100 for code in plain.values())
+    assert compiled(root, tmp_path / "nonsense", NONSENSE) == plain
