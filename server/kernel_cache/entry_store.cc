@@ -6,8 +6,6 @@
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "kernel_cache/json_field.h"
-#include "metrics/catalog.h"
-#include "metrics/recent_refusals.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 
@@ -27,10 +25,6 @@ absl::Status EmptyKeyError() {
   return absl::InvalidArgumentError("kernel cache: the artifact key is empty");
 }
 
-std::string_view LayerLabel(int layer) {
-  return layer == 0 ? "upper" : "lower";
-}
-
 // What the compile took, as its manifest says.
 double CompileSeconds(const std::string& manifest_json) {
   const auto manifest =
@@ -43,8 +37,8 @@ double CompileSeconds(const std::string& manifest_json) {
 
 EntryStore::EntryStore(CacheRoot& root, FactStore& facts,
                        MetricRegistry& metrics, RecentRefusals* refusals)
-    : root_(root), facts_(facts), metrics_(metrics), refusals_(refusals) {
-  metrics_.Gauge(metric::kCacheWritable).Set(writable().ok() ? 1 : 0);
+    : root_(root), facts_(facts), metrics_(metrics, refusals) {
+  metrics_.SetWritable(writable().ok());
 }
 
 // ---- what is found ----
@@ -82,17 +76,16 @@ std::optional<CacheEntry> EntryStore::LookupIn(int layer,
   }
   if (was_damaged && layer == 0) check = SetAsideIfBad(key);
   if (was_damaged && layer != 0) {
-    NoteRejection(key, check.reason, check.detail);
+    metrics_.Rejected(key, check.reason, check.detail);
     spdlog::warn("cache entry {} of layer {} is passed over: {}", key.Short(),
                  in.home(), check.detail);
   }
   if (check.result == Result::kGood) {
-    CountRequest(LayerLabel(layer), "hit");
     // Layers are somebody else's; the root may be read-only.
     if (layer == 0) in.MarkUsed(key).IgnoreError();
     return Found(key, std::move(check), layer, std::move(lease));
   }
-  if (was_damaged) CountRequest(LayerLabel(layer), "damaged");
+  if (was_damaged) metrics_.Damaged(layer);
   damaged |= was_damaged;
   return std::nullopt;
 }
@@ -103,10 +96,10 @@ std::optional<CacheEntry> EntryStore::Lookup(const ArtifactKey& key) {
   for (size_t i = 0; i < layers().size(); ++i) {
     auto entry = LookupIn(static_cast<int>(i), key, damaged);
     if (!entry.has_value()) continue;
-    metrics_.Counter(metric::kCompileSecondsSaved).Add(entry->compile_seconds);
+    metrics_.Hit(entry->layer, entry->compile_seconds);
     return entry;
   }
-  if (!damaged) CountRequest("", "miss");
+  if (!damaged) metrics_.Miss();
   return std::nullopt;
 }
 
@@ -134,7 +127,7 @@ absl::Status EntryStore::MoveToQuarantine(const ArtifactKey& key,
   }
   RETURN_IF_ERROR(facts_.RemoveNotes(key));
   RETURN_IF_ERROR(files.Rename(root_.top().EntryFolder(key), target));
-  NoteRejection(key, label, reason);
+  metrics_.Rejected(key, label, reason);
   spdlog::warn("cache entry {} set aside in {}: {}", key.Short(), target,
                reason);
   return files.Write(absl::StrCat(target, "/reason.txt"),
@@ -175,7 +168,7 @@ void EntryStore::Quarantine(const CacheEntry& entry, std::string_view reason) {
   const ArtifactKey& key = entry.key;
   if (key.hex().empty()) return;
   if (entry.layer != 0) {
-    NoteRejection(key, "open", reason);
+    metrics_.Rejected(key, "open", reason);
     spdlog::warn("cache entry {} of layer {} is unusable: {}", key.Short(),
                  layers()[static_cast<size_t>(entry.layer)].home(), reason);
     return Mask(entry.layer, key);
@@ -222,7 +215,7 @@ absl::StatusOr<std::string> EntryStore::NewStagingFolder(
 absl::StatusOr<CacheEntry> EntryStore::Commit(
     const ArtifactKey& key, const std::string& staging_folder) {
   absl::StatusOr<CacheEntry> entry = CommitStaged(key, staging_folder);
-  if (!entry.ok()) CountCommit("failed");
+  if (!entry.ok()) metrics_.CommitEnded("failed");
   return entry;
 }
 
@@ -264,7 +257,7 @@ absl::StatusOr<CacheEntry> EntryStore::Publish(
     EntryCheck existing = root_.top().Check(key);
     if (existing.result == Result::kGood) {
       root_.staging().Release(staging_folder);
-      CountCommit("duplicate");
+      metrics_.CommitEnded("duplicate");
       return Found(key, std::move(existing), 0, std::move(lease));
     }
     if (existing.result != Result::kAbsent) {
@@ -280,9 +273,7 @@ absl::StatusOr<CacheEntry> EntryStore::Publish(
     }
     RETURN_IF_ERROR(renamed);
     root_.staging().Release(staging_folder);
-    CountCommit("ok");
-    metrics_.Gauge(metric::kCacheEntries).Add(1);
-    metrics_.Gauge(metric::kCacheBytes).Add(static_cast<double>(staged.bytes));
+    metrics_.Committed(staged.bytes);
     spdlog::info("cache entry {} committed: {} bytes", key.Short(),
                  staged.bytes);
     return Found(key, std::move(staged), 0, std::move(lease));
@@ -329,8 +320,7 @@ CacheUse EntryStore::Evict(const CacheLimits& limits, absl::Time now) {
   }
   use.entries -= use.evicted_entries;
   use.bytes -= use.evicted_bytes;
-  metrics_.Gauge(metric::kCacheEntries).Set(static_cast<double>(use.entries));
-  metrics_.Gauge(metric::kCacheBytes).Set(static_cast<double>(use.bytes));
+  metrics_.SetUse(use.entries, use.bytes);
   return use;
 }
 
@@ -357,32 +347,9 @@ bool EntryStore::EvictOne(const Eviction& eviction) {
   for (const Lock lock : {Lock::kCompile, Lock::kUse, Lock::kMove}) {
     files.Remove(root_.LockPath(key, lock)).IgnoreError();
   }
-  metrics_
-      .Counter(metric::kCacheEvictions,
-               {{"reason", std::string(eviction.reason)}})
-      .Add();
+  metrics_.Evicted(eviction.reason);
   spdlog::info("cache entry {} evicted: {}", key.Short(), eviction.reason);
   return true;
-}
-
-// ---- what is counted ----
-
-void EntryStore::CountRequest(std::string_view layer, std::string_view result) {
-  metrics_
-      .Counter(metric::kCacheRequests,
-               {{"layer", std::string(layer)}, {"result", std::string(result)}})
-      .Add();
-}
-
-void EntryStore::CountCommit(const char* result) {
-  metrics_.Counter(metric::kCacheCommits, {{"result", result}}).Add();
-}
-
-void EntryStore::NoteRejection(const ArtifactKey& key, std::string_view label,
-                               std::string_view reason) {
-  metrics_.Counter(metric::kCacheRejections, {{"reason", std::string(label)}})
-      .Add();
-  if (refusals_ != nullptr) refusals_->Add("cache", key.Short(), label, reason);
 }
 
 }  // namespace stoker

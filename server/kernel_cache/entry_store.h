@@ -33,6 +33,7 @@
 #include "base/files.h"
 #include "kernel_cache/artifact_key.h"
 #include "kernel_cache/cache_layer.h"
+#include "kernel_cache/cache_metrics.h"
 #include "kernel_cache/cache_root.h"
 #include "kernel_cache/entry_check.h"
 #include "kernel_cache/eviction.h"
@@ -145,16 +146,11 @@ class EntryStore {
   bool EvictOne(const Eviction& eviction);
   bool IsMasked(int layer, const ArtifactKey& key);
   void Mask(int layer, const ArtifactKey& key);
-  void CountRequest(std::string_view layer, std::string_view result);
-  void CountCommit(const char* result);
-  void NoteRejection(const ArtifactKey& key, std::string_view label,
-                     std::string_view reason);
 
   // Constant, with locks of their own.
   CacheRoot& root_;
   FactStore& facts_;
-  MetricRegistry& metrics_;
-  RecentRefusals* const refusals_;  // may be null
+  CacheMetrics metrics_;
 
   absl::Mutex mu_;
   // Entries that could not be opened or run and could not be moved: of layers,
