@@ -14,9 +14,6 @@ namespace {
 
 using Result = EntryCheck::Result;
 
-// Damaged entries that are kept per key: enough to see a pattern, too few to
-// fill a disk.
-constexpr int kKeptInQuarantine = 3;
 // Another daemon may publish or set aside the same entry between two of our
 // steps; more often than this in a row something else is wrong.
 constexpr int kMaxPublishAttempts = 4;
@@ -37,7 +34,10 @@ double CompileSeconds(const std::string& manifest_json) {
 
 EntryStore::EntryStore(CacheRoot& root, FactStore& facts,
                        MetricRegistry& metrics, RecentRefusals* refusals)
-    : root_(root), facts_(facts), metrics_(metrics, refusals) {
+    : root_(root),
+      facts_(facts),
+      removal_(root, facts),
+      metrics_(metrics, refusals) {
   metrics_.SetWritable(writable().ok());
 }
 
@@ -114,24 +114,15 @@ std::vector<ArtifactKey> EntryStore::Keys() const {
 
 // ---- what is set aside ----
 
-// Moves the entry to quarantine. The caller holds the key's Lock::kMove.
+// The caller holds the key's Lock::kMove.
 absl::Status EntryStore::MoveToQuarantine(const ArtifactKey& key,
                                           std::string_view label,
                                           std::string_view reason) {
-  Files& files = root_.files();
-  std::string target;
-  for (int n = 0; n < kKeptInQuarantine; ++n) {
-    target = absl::StrCat(root_.Folder("quarantine"), "/", key.hex(), ".", n);
-    if (absl::IsNotFound(files.Stat(target).status())) break;
-    if (n == kKeptInQuarantine - 1) RETURN_IF_ERROR(files.Remove(target));
-  }
-  RETURN_IF_ERROR(facts_.RemoveNotes(key));
-  RETURN_IF_ERROR(files.Rename(root_.top().EntryFolder(key), target));
+  ASSIGN_OR_RETURN(const std::string where, removal_.SetAside(key, reason));
   metrics_.Rejected(key, label, reason);
-  spdlog::warn("cache entry {} set aside in {}: {}", key.Short(), target,
+  spdlog::warn("cache entry {} set aside in {}: {}", key.Short(), where,
                reason);
-  return files.Write(absl::StrCat(target, "/reason.txt"),
-                     absl::StrCat(Absl(reason), "\n"));
+  return absl::OkStatus();
 }
 
 // Looks at an entry that was found bad once more, now with the key's lock, and
@@ -177,7 +168,15 @@ void EntryStore::Quarantine(const CacheEntry& entry, std::string_view reason) {
   absl::Status moved = lock.status();
   if (moved.ok()) {
     if (*lock == nullptr) return;  // somebody else is setting it aside
-    moved = MoveToQuarantine(key, "open", reason);
+    // It names every byte of what was judged.
+    const auto manifest = root_.top().ReadManifest(key);
+    if (manifest.ok() && *manifest != entry.manifest_json) {
+      spdlog::info("cache entry {} was replaced before it was set aside",
+                   key.Short());
+      return;
+    }
+    moved = manifest.ok() ? MoveToQuarantine(key, "open", reason)
+                          : manifest.status();
   }
   if (!moved.ok() && !absl::IsNotFound(moved)) {
     spdlog::warn("cache entry {} is unusable ({}): {}", key.Short(), reason,
@@ -324,32 +323,40 @@ CacheUse EntryStore::Evict(const CacheLimits& limits, absl::Time now) {
   return use;
 }
 
-// Moved away first, so that nobody finds half an entry.
 bool EntryStore::EvictOne(const Eviction& eviction) {
   const ArtifactKey& key = eviction.key;
-  Files& files = root_.files();
-  const auto nobody_uses = files.TryLock(root_.LockPath(key, Lock::kUse));
-  if (!nobody_uses.ok() || *nobody_uses == nullptr) return false;
-  if (!(*nobody_uses)->excludes()) return false;  // nobody can tell
-  const auto may_move = files.TryLock(root_.LockPath(key, Lock::kMove));
-  if (!may_move.ok() || *may_move == nullptr) return false;
-  const auto folder = root_.staging().NewFolder(key.Short());
-  if (!folder.ok()) return false;
-  absl::Status done = files.Rename(root_.top().EntryFolder(key),
-                                   absl::StrCat(*folder, "/evicted"));
-  if (done.ok()) done = facts_.RemoveNotes(key);
-  root_.staging().Release(*folder);
-  if (!done.ok()) {
+  const CacheLayer& top = root_.top();
+  const absl::Status done = removal_.RemoveUnused(key, [&]() -> absl::Status {
+    // It has been used, or replaced, or pinned since it was chosen.
+    if (top.LastUsed(key) == eviction.last_used &&
+        !top.ReadNote(key, kPinNote).ok()) {
+      return absl::OkStatus();
+    }
+    return absl::UnavailableError("it is not what it was");
+  });
+  if (done.ok()) {
+    metrics_.Evicted(eviction.reason);
+    spdlog::info("cache entry {} evicted: {}", key.Short(), eviction.reason);
+  } else if (!absl::IsUnavailable(done)) {
     spdlog::warn("cache entry {} could not be evicted: {}", key.Short(),
                  std::string(done.message()));
-    return false;
   }
-  for (const Lock lock : {Lock::kCompile, Lock::kUse, Lock::kMove}) {
-    files.Remove(root_.LockPath(key, lock)).IgnoreError();
-  }
-  metrics_.Evicted(eviction.reason);
-  spdlog::info("cache entry {} evicted: {}", key.Short(), eviction.reason);
-  return true;
+  return done.ok();
+}
+
+absl::Status EntryStore::Remove(const ArtifactKey& key) {
+  if (key.hex().empty()) return EmptyKeyError();
+  RETURN_IF_ERROR(writable());
+  const CacheLayer& top = root_.top();
+  return removal_.RemoveUnused(key, [&]() -> absl::Status {
+    if (!root_.files().Stat(top.EntryFolder(key)).ok()) {
+      return absl::NotFoundError(
+          absl::StrCat("there is no entry ", key.Short(), " in ", top.home()));
+    }
+    if (!top.ReadNote(key, kPinNote).ok()) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("entry ", key.Short(), " is pinned"));
+  });
 }
 
 }  // namespace stoker

@@ -36,6 +36,7 @@
 #include "kernel_cache/cache_metrics.h"
 #include "kernel_cache/cache_root.h"
 #include "kernel_cache/entry_check.h"
+#include "kernel_cache/entry_removal.h"
 #include "kernel_cache/eviction.h"
 #include "kernel_cache/fact_store.h"
 #include "metrics/metrics.h"
@@ -87,7 +88,8 @@ class EntryStore {
   std::optional<CacheEntry> Lookup(const ArtifactKey& key);
 
   // Sets an entry aside that verified but could not be opened or run; one of a
-  // layer is masked for as long as this object lives.
+  // layer is masked for as long as this object lives. What another daemon has
+  // put in its place meanwhile stays.
   void Quarantine(const CacheEntry& entry, std::string_view reason);
 
   // Exclusive right to compile `key`, over all daemons on this root; null while
@@ -125,6 +127,10 @@ class EntryStore {
   // Lets go what is beyond the limits and neither pinned nor in use, and says
   // what is left of the root. Looks at every entry's files' sizes.
   CacheUse Evict(const CacheLimits& limits, absl::Time now);
+  // Lets one entry of the root go, with what is known about it. NOT_FOUND,
+  // FAILED_PRECONDITION when it is pinned, UNAVAILABLE when it is in use or the
+  // root can't be written.
+  absl::Status Remove(const ArtifactKey& key);
 
  private:
   using Lock = CacheRoot::Lock;
@@ -150,6 +156,7 @@ class EntryStore {
   // Constant, with locks of their own.
   CacheRoot& root_;
   FactStore& facts_;
+  EntryRemoval removal_;
   CacheMetrics metrics_;
 
   absl::Mutex mu_;

@@ -1,7 +1,7 @@
 #include "kernel_cache/eviction.h"
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 namespace stoker {
 
@@ -9,20 +9,21 @@ std::vector<Eviction> ChooseEvictions(std::vector<EvictionCandidate> entries,
                                       const CacheLimits& limits,
                                       absl::Time now) {
   int64_t total = 0;
-  for (EvictionCandidate& entry : entries) {
-    entry.last_used = std::min(entry.last_used, now);
-    total += entry.bytes;
-  }
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.last_used, a.key) < std::tie(b.last_used, b.key);
-  });
+  for (const EvictionCandidate& entry : entries) total += entry.bytes;
+  const auto age_order = [now](const EvictionCandidate& a,
+                               const EvictionCandidate& b) {
+    return std::make_pair(std::min(a.last_used, now), a.key) <
+           std::make_pair(std::min(b.last_used, now), b.key);
+  };
+  std::sort(entries.begin(), entries.end(), age_order);
   std::vector<Eviction> evictions;
   for (const EvictionCandidate& entry : entries) {
     if (entry.pinned) continue;
     const bool too_old = now - entry.last_used > limits.max_age;
     const bool too_much = limits.max_bytes > 0 && total > limits.max_bytes;
     if (!too_old && !too_much) continue;
-    evictions.push_back({entry.key, too_old ? "age" : "size", entry.bytes});
+    evictions.push_back(
+        {entry.key, too_old ? "age" : "size", entry.bytes, entry.last_used});
     total -= entry.bytes;
   }
   return evictions;

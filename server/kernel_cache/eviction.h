@@ -27,6 +27,7 @@ struct Eviction {
   ArtifactKey key;
   std::string_view reason;  // "age" or "size"
   int64_t bytes = 0;
+  absl::Time last_used;  // the candidate's: another one is another entry
 };
 
 // What is too old, then the least recently used until the rest fits; in that

@@ -174,8 +174,9 @@ TEST_F(WorkerFaultsTest, ASuccessForgetsAnEarlierFailure) {
   StartBroker(Options());
   const CompileRequest request = Request("half-once");
   EXPECT_EQ(Submit(request)->Code(), absl::StatusCode::kInternal);
-  EXPECT_TRUE(Submit(request)->Result().ok());
-  cache_->entries().Quarantine({.key = request.key}, "for the test");
+  const absl::StatusOr<CacheEntry> entry = Submit(request)->Result();
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  cache_->entries().Quarantine(*entry, "for the test");
   CompileRequest failing = request;
   failing.program_path = "/models/error.pt2";
   EXPECT_EQ(Submit(failing)->Code(), absl::StatusCode::kInternal);

@@ -37,13 +37,14 @@ void Work(const std::string& root, Files& files, const ArtifactKey& key) {
     const auto folder = (*cache)->entries().NewStagingFolder(key);
     if (!folder.ok()) return;
     StageArtifact(*folder, key);
-    if (!(*cache)->entries().Commit(key, *folder).ok()) return;
+    const auto entry = (*cache)->entries().Commit(key, *folder);
+    if (!entry.ok()) return;
     (*cache)->facts().WriteNote(key, "verdict", "one verdict").IgnoreError();
     (*cache)
         ->facts()
         .WriteNote(key, "verdict", "another verdict")
         .IgnoreError();
-    if (round == 0) (*cache)->entries().Quarantine({.key = key}, "test");
+    if (round == 0) (*cache)->entries().Quarantine(*entry, "test");
   }
 }
 

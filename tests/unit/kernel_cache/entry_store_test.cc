@@ -2,9 +2,12 @@
 #include "kernel_cache/entry_store.h"
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/thread.h"
@@ -114,8 +117,9 @@ TEST_F(EntryStoreTest, DamagedEntriesAreSetAsideWithAReason) {
 TEST_F(EntryStoreTest, QuarantineKeepsThreePerKey) {
   const auto cache = Open();
   for (int i = 0; i < 5; ++i) {
-    ASSERT_TRUE(Commit(*cache, key_).ok());
-    cache->entries().Quarantine({.key = key_}, "round " + std::to_string(i));
+    const absl::StatusOr<CacheEntry> entry = Commit(*cache, key_);
+    ASSERT_TRUE(entry.ok()) << entry.status();
+    cache->entries().Quarantine(*entry, "round " + std::to_string(i));
   }
   EXPECT_EQ(Names("quarantine").size(), 3u);
   EXPECT_EQ(ReadBytes(root_ + "/v1/quarantine/" + key_.hex() + ".2/reason.txt"),
@@ -124,12 +128,13 @@ TEST_F(EntryStoreTest, QuarantineKeepsThreePerKey) {
 
 TEST_F(EntryStoreTest, QuarantineOfAnEntryThatCannotBeOpened) {
   const auto cache = Open();
-  ASSERT_TRUE(Commit(*cache, key_).ok());
-  cache->entries().Quarantine({.key = key_}, "undefined symbol");
+  const absl::StatusOr<CacheEntry> entry = Commit(*cache, key_);
+  ASSERT_TRUE(entry.ok()) << entry.status();
+  cache->entries().Quarantine(*entry, "undefined symbol");
   EXPECT_EQ(Rejections("open"), 1);
   EXPECT_EQ(cache->entries().Lookup(key_), std::nullopt);
   EXPECT_EQ(Lookups("miss"), 1);
-  cache->entries().Quarantine({.key = key_}, "there is nothing");
+  cache->entries().Quarantine(*entry, "there is nothing");
   EXPECT_EQ(Rejections("open"), 1);
   EXPECT_TRUE(Commit(*cache, key_).ok());
 }
@@ -214,11 +219,122 @@ TEST_F(EntryStoreTest, TwoDaemonsShareEntriesAndStaging) {
   EXPECT_TRUE(fs::exists(staged));
   StageArtifact(staged, key_);
   ASSERT_TRUE(Commit(*second, key_).ok());
-  EXPECT_TRUE(first->entries().Lookup(key_).has_value());
+  const std::optional<CacheEntry> entry = first->entries().Lookup(key_);
+  ASSERT_TRUE(entry.has_value());
   ASSERT_TRUE(first->entries().Commit(key_, staged).ok());
   EXPECT_EQ(Commits("duplicate"), 1);
-  first->entries().Quarantine({.key = key_}, "bad");
+  first->entries().Quarantine(*entry, "bad");
   EXPECT_EQ(second->entries().Lookup(key_), std::nullopt);
+}
+
+// One daemon is slow to say that an entry is bad; by then another daemon has
+// found that as well, and has made a new one.
+TEST_F(EntryStoreTest, QuarantineLeavesANeighboursFreshEntryAlone) {
+  const auto first = Open();
+  const auto second = Open();
+  const absl::StatusOr<CacheEntry> bad = Commit(*first, key_);
+  ASSERT_TRUE(bad.ok()) << bad.status();
+  second->entries().Quarantine(*second->entries().Lookup(key_), "it fell over");
+  const ArtifactFiles fresh = {{"model.so", "compiled again"}};
+  ASSERT_TRUE(Commit(*second, key_, fresh).ok());
+  ASSERT_TRUE(second->facts().WriteNote(key_, "verdict", "good").ok());
+  first->entries().Quarantine(*bad, "it fell over here, too");
+  const std::optional<CacheEntry> found = first->entries().Lookup(key_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(HoldsArtifact(found->folder, fresh));
+  EXPECT_EQ(first->facts().ReadNote(key_, "verdict"), "good");
+  EXPECT_EQ(Rejections("open"), 1);
+  EXPECT_EQ(Names("quarantine").size(), 1u);
+}
+
+// Calls back when the first of a kind of lock is about to be taken: the moment
+// at which another daemon may be faster.
+class Interloper : public FaultyFiles {
+ public:
+  Interloper(std::string suffix, std::function<void()> act)
+      : FaultyFiles(Files::Real()),
+        suffix_(std::move(suffix)),
+        act_(std::move(act)) {}
+
+  absl::StatusOr<std::unique_ptr<FileLock>> TryLock(
+      const std::string& path) override {
+    if (path.ends_with(suffix_) && act_) std::exchange(act_, nullptr)();
+    return FaultyFiles::TryLock(path);
+  }
+
+ private:
+  const std::string suffix_;
+  std::function<void()> act_;
+};
+
+TEST_F(EntryStoreTest, EvictionLeavesWhatWasReplacedOrUsedMeanwhile) {
+  const auto second = Open();
+  const auto age = [&] {
+    fs::last_write_time(
+        EntryPath(key_) + "/manifest.sha256",
+        fs::file_time_type::clock::now() - std::chrono::hours(1));
+  };
+  const auto replace = [&] {
+    second->entries().Quarantine(*second->entries().Lookup(key_), "bad");
+    ASSERT_TRUE(Commit(*second, key_).ok());
+  };
+  const auto use = [&] {
+    EXPECT_TRUE(second->entries().Lookup(key_).has_value());
+  };
+  const auto pin = [&] {
+    EXPECT_TRUE(second->entries().SetPinned(key_, true).ok());
+  };
+  const std::vector<std::function<void()>> deeds = {replace, use, pin};
+  for (size_t i = 0; i < deeds.size(); ++i) {
+    ASSERT_TRUE(Commit(*second, key_).ok());
+    age();
+    Interloper files(".use", deeds[i]);
+    const auto first = Open(files);
+    const CacheUse left =
+        first->entries().Evict({.max_bytes = 1}, absl::InfiniteFuture());
+    EXPECT_EQ(left.evicted_entries, 0) << i;
+    EXPECT_TRUE(second->entries().Lookup(key_).has_value()) << i;
+  }
+  ASSERT_TRUE(second->entries().SetPinned(key_, false).ok());
+  EXPECT_EQ(second->entries()
+                .Evict({.max_bytes = 1}, absl::InfiniteFuture())
+                .evicted_entries,
+            1);
+}
+
+TEST_F(EntryStoreTest, EvictionKeepsTheLockFileOfWhoeverCompilesTheKey) {
+  const auto first = Open();
+  const auto second = Open();
+  ASSERT_TRUE(Commit(*first, key_).ok());
+  const auto compiling = second->entries().TryLock(key_);
+  ASSERT_TRUE(compiling.ok() && *compiling != nullptr);
+  EXPECT_EQ(first->entries()
+                .Evict({.max_bytes = 1}, absl::InfiniteFuture())
+                .evicted_entries,
+            1);
+  EXPECT_EQ(*first->entries().TryLock(key_), nullptr);
+  EXPECT_EQ(Names("locks").size(), 1u);
+}
+
+TEST_F(EntryStoreTest, OneEntryIsRemovedUnlessItIsUsedOrPinned) {
+  const auto cache = Open();
+  EntryStore& entries = cache->entries();
+  EXPECT_EQ(entries.Remove(key_).code(), absl::StatusCode::kNotFound);
+  {
+    const absl::StatusOr<CacheEntry> in_use = Commit(*cache, key_);
+    ASSERT_TRUE(in_use.ok()) << in_use.status();
+    EXPECT_EQ(entries.Remove(key_).code(), absl::StatusCode::kUnavailable);
+  }
+  ASSERT_TRUE(entries.SetPinned(key_, true).ok());
+  EXPECT_EQ(entries.Remove(key_).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(entries.SetPinned(key_, false).ok());
+  ASSERT_TRUE(cache->facts().WriteNote(key_, "verdict", "good").ok());
+  ASSERT_TRUE(Commit(*cache, other_key_).ok());
+  ASSERT_TRUE(entries.Remove(key_).ok());
+  EXPECT_EQ(entries.Lookup(key_), std::nullopt);
+  EXPECT_EQ(cache->facts().ReadNote(key_, "verdict"), std::nullopt);
+  EXPECT_TRUE(entries.Lookup(other_key_).has_value());
+  EXPECT_THAT(Names("staging"), IsEmpty());
 }
 
 TEST_F(EntryStoreTest, ManyThreadsOnTwoCachesAgree) {
@@ -237,8 +353,9 @@ TEST_F(EntryStoreTest, ManyThreadsOnTwoCachesAgree) {
           if (t == 0 && i % 4 == 1) {
             WriteBytes(EntryPath(key) + "/model.so", "damaged");
           }
-          if (t == 3 && i % 4 == 2)
-            cache.entries().Quarantine({.key = key}, "test");
+          if (t == 3 && i % 4 == 2 && entry.ok()) {
+            cache.entries().Quarantine(*entry, "test");
+          }
           cache.entries().Lookup(key);
         }
       });
