@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "kernel_cache/json_field.h"
+#include "base/json_field.h"
 
 namespace stoker {
 namespace {

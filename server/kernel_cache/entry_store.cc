@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/json_field.h"
 #include "base/status_macros.h"
-#include "kernel_cache/json_field.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 

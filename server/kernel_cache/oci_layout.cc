@@ -11,9 +11,9 @@
 #include "base/absl_view.h"
 #include "base/file_stream.h"
 #include "base/files.h"
+#include "base/json_field.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "kernel_cache/json_field.h"
 #include "kernel_cache/pack.h"
 
 namespace stoker {

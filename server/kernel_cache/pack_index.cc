@@ -6,11 +6,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/json_field.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "kernel_cache/entry_check.h"
 #include "kernel_cache/entry_store.h"
-#include "kernel_cache/json_field.h"
 #include "kernel_cache/ustar.h"
 #include "nlohmann/json.hpp"
 

@@ -19,9 +19,9 @@
 #include "base/absl_view.h"
 #include "base/errno_status.h"
 #include "base/file_stream.h"
+#include "base/json_field.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "kernel_cache/json_field.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {

@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "kernel_cache/json_field.h"
+#include "base/json_field.h"
 #include "nlohmann/json.hpp"
 #include "planning/note_names.h"
 #include "planning/warmup_plan.h"

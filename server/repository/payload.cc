@@ -8,7 +8,7 @@
 #include "base/absl_view.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "repository/scalar_type.h"
+#include "program/scalar_type.h"
 
 namespace stoker {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/zip_archive.h"
-#include "repository/json_cursor.h"
+#include "program/json_cursor.h"
+#include "program/zip_archive.h"
 
 namespace stoker {
 

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
-#include "repository/dim_expr_parser.h"
-#include "repository/leaf_names.h"
-#include "repository/scalar_type.h"
+#include "program/dim_expr_parser.h"
+#include "program/leaf_names.h"
+#include "program/scalar_type.h"
 
 namespace stoker {
 namespace {

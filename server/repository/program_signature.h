@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "repository/json_cursor.h"
+#include "program/json_cursor.h"
 #include "repository/model_spec.h"
 
 namespace stoker {

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/zip_archive.h"
 #include "nlohmann/json_fwd.hpp"
+#include "program/zip_archive.h"
 #include "runner/stored_tensor.h"
 
 namespace stoker {

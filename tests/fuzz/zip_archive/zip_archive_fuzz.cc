@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/zip_archive.h"
+#include "program/zip_archive.h"
 
 namespace stoker {
 namespace {

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/zip_archive.h"
 #include "gtest/gtest.h"
+#include "program/zip_archive.h"
 #include "repository/model_repository.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/zip_writer.h"

@@ -1,4 +1,4 @@
-#include "base/zip_archive.h"
+#include "program/zip_archive.h"
 
 #include <zlib.h>
 

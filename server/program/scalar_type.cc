@@ -1,4 +1,4 @@
-#include "repository/scalar_type.h"
+#include "program/scalar_type.h"
 
 namespace stoker {
 

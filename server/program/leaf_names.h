@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "repository/json_cursor.h"
+#include "program/json_cursor.h"
 
 namespace stoker {
 

@@ -1,4 +1,4 @@
-#include "repository/leaf_names.h"
+#include "program/leaf_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "repository/leaf_names.h"
+#include "program/leaf_names.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "repository/json_cursor.h"
+#include "program/json_cursor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "repository/dim_expr_parser.h"
+#include "program/dim_expr_parser.h"
 
 #include <algorithm>
 #include <charconv>

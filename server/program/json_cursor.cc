@@ -1,4 +1,4 @@
-#include "repository/json_cursor.h"
+#include "program/json_cursor.h"
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
