@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/json_field.h"
 #include "base/status_macros.h"
 
 namespace stoker {
@@ -38,27 +39,21 @@ bool IsPhase(std::string_view name) {
          std::end(kWorkerPhases);
 }
 
-// The member `name` when it is there and a string.
-std::string Text(const Json& object, const char* name) {
-  const auto it = object.find(name);
-  return it != object.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
 // The member `name` when it is there and a plausible duration, else 0.
 double Seconds(const Json& object, const char* name) {
-  const auto it = object.find(name);
-  if (it == object.end() || !it->is_number()) return 0;
-  const double value = it->get<double>();
+  const Json& field = Field(object, name);
+  if (!field.is_number()) return 0;
+  const double value = field.get<double>();
   return std::isfinite(value) && value > 0 ? value : 0;
 }
 
 std::map<std::string, double> Phases(const Json& object) {
   std::map<std::string, double> phases;
-  const auto it = object.find("phases");
-  if (it == object.end() || !it->is_object()) return phases;
-  for (const auto& item : it->items()) {
+  const Json& listed = Field(object, "phases");
+  if (!listed.is_object()) return phases;
+  for (const auto& item : listed.items()) {
     if (IsPhase(item.key()) && item.value().is_number()) {
-      phases[item.key()] = Seconds(*it, item.key().c_str());
+      phases[item.key()] = Seconds(listed, item.key().c_str());
     }
   }
   return phases;
@@ -104,8 +99,8 @@ absl::StatusOr<WorkerReply> ParseReply(std::string_view line) {
   const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) return Malformed("a JSON object", line);
   WorkerReply reply;
-  reply.event = EventOf(Text(object, "event"));
-  if (Text(object, "event").empty()) {
+  reply.event = EventOf(TextField(object, "event"));
+  if (TextField(object, "event").empty()) {
     return Malformed("a text member \"event\"", line);
   }
   if (reply.event == WorkerReply::Event::kUnknown) return reply;
@@ -116,18 +111,18 @@ absl::StatusOr<WorkerReply> ParseReply(std::string_view line) {
     }
     reply.id = id->get<int64_t>();
   }
-  reply.phase = Text(object, "phase");
+  reply.phase = TextField(object, "phase");
   if (reply.event == WorkerReply::Event::kPhase && !IsPhase(reply.phase)) {
     return Malformed("a known name in \"phase\"", line);
   }
-  reply.kind = Text(object, "kind");
+  reply.kind = TextField(object, "kind");
   if (reply.event == WorkerReply::Event::kFailed && reply.kind.empty()) {
     return Malformed("a text member \"kind\"", line);
   }
-  reply.message = Text(object, "message");
+  reply.message = TextField(object, "message");
   reply.phases = Phases(object);
   reply.seconds = Seconds(object, "seconds");
-  reply.torch = Text(object, "torch");
+  reply.torch = TextField(object, "torch");
   return reply;
 }
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "base/clock.h"
 #include "base/communicate.h"
+#include "base/json_field.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
 #include "compile_broker/worker_environment.h"
@@ -128,10 +129,10 @@ class Progress {
     for (size_t end; (end = heard_.find('\n')) != std::string::npos;) {
       const Json message = Json::parse(heard_.substr(0, end), nullptr, false);
       heard_.erase(0, end + 1);
-      if (message.is_object() && message.value("event", "") == "phase") {
+      if (TextField(message, "event") == "phase") {
         std::fprintf(stderr, "%6.1f s  %s: %s\n",
                      absl::ToDoubleSeconds(Clock::Real().Now() - begin_),
-                     what_.c_str(), message.value("phase", "").c_str());
+                     what_.c_str(), TextField(message, "phase").c_str());
       }
     }
   }
@@ -145,11 +146,10 @@ class Progress {
 // The last line says how it went.
 absl::StatusOr<Json> Outcome(const Conversation& heard) {
   const Json last = Json::parse(LastLine(heard.reply), nullptr, false);
-  const std::string event =
-      last.is_object() ? last.value("event", std::string()) : "";
+  const std::string event = TextField(last, "event");
   if (event == "done" && last.contains("report")) return last.at("report");
   if (event == "failed") {
-    return absl::InternalError(last.value("message", std::string()));
+    return absl::InternalError(TextField(last, "message"));
   }
   return absl::InternalError(absl::StrCat(
       "the compiler gave no report (", heard.end, "): ", LastLine(heard.log)));

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "program/limits.h"
+
 namespace stoker {
 namespace {
 
@@ -16,12 +18,6 @@ bool IsWordCharacter(char c) {
          (c >= '0' && c <= '9') || c == '_';
 }
 
-constexpr size_t kMaxText = 1 << 16;
-constexpr int kMaxDepth = 50;
-// Of one expression, powers written out: bounds the time of Evaluate.
-constexpr int kMaxNodes = 256;
-constexpr int64_t kMaxExponent = 8;
-
 struct Term {
   DimExpr expr;
   int nodes;
@@ -30,7 +26,7 @@ struct Term {
 // nullopt: not understood; the whole expression is unknown then.
 std::optional<Term> Combine(Kind kind, const Term& left, const Term& right) {
   const int nodes = left.nodes + right.nodes + 1;
-  if (nodes > kMaxNodes) return std::nullopt;
+  if (nodes > kMaxExpressionNodes) return std::nullopt;
   return Term{DimExpr::Binary(kind, left.expr, right.expr), nodes};
 }
 
@@ -102,7 +98,7 @@ class Parser {
 
  private:
   std::optional<Term> ParseTerm(int depth) {
-    if (depth > kMaxDepth) return std::nullopt;
+    if (depth > kMaxExpressionDepth) return std::nullopt;
     const std::string_view function = ReadWord();
     if (function.empty() || !Consume("(")) return std::nullopt;
     if (function == "Symbol") return ParseSymbol();
@@ -110,7 +106,7 @@ class Parser {
     std::vector<Term> terms;
     do {
       std::optional<Term> term = ParseTerm(depth + 1);
-      if (!term || terms.size() >= kMaxNodes) return std::nullopt;
+      if (!term || terms.size() >= kMaxExpressionNodes) return std::nullopt;
       terms.push_back(*std::move(term));
     } while (Consume(","));
     if (!Consume(")")) return std::nullopt;
@@ -171,7 +167,7 @@ class Parser {
 DimExpr ParseDimExpr(
     std::string_view text,
     const std::map<std::string, int, std::less<>>& dimensions) {
-  if (text.size() > kMaxText) return DimExpr::Unknown();
+  if (text.size() > kMaxExpressionBytes) return DimExpr::Unknown();
   const std::optional<Term> term = Parser(text, dimensions).ParseAll();
   return term ? term->expr : DimExpr::Unknown();
 }

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
+#include "program/limits.h"
 
 namespace stoker {
 namespace {

@@ -18,10 +18,8 @@
 namespace stoker {
 
 // INVALID_ARGUMENT, beginning with `where`, when the text isn't JSON, nests
-// deeper than kMaxJsonDepth or holds more than kMaxJsonValues values (a parsed
-// value takes some ten times the memory of its text).
-inline constexpr int kMaxJsonDepth = 200;
-inline constexpr int64_t kMaxJsonValues = 20'000'000;
+// deeper than kMaxJsonDepth or holds more than kMaxJsonValues values
+// (program/limits.h).
 absl::StatusOr<nlohmann::json> ParseJson(std::string_view text,
                                          std::string_view where);
 

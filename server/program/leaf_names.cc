@@ -7,14 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
+#include "program/limits.h"
 
 namespace stoker {
 namespace {
 
 using nlohmann::json;
-
-constexpr size_t kMaxName = 256;
-constexpr size_t kMaxLeaves = 4096;
 
 // One node of a serialised pytree spec:
 // {"type": "builtins.dict", "context": "[\"a\"]", "children_spec": [...]}.
@@ -189,9 +187,9 @@ absl::Status CheckNames(const JsonCursor& where,
     const bool printable = std::all_of(name.begin(), name.end(), [](char c) {
       return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
     });
-    if (name.empty() || name.size() > kMaxName || !printable) {
-      return where.Error(
-          absl::StrCat("names of 1 to ", kMaxName, " printable characters"));
+    if (name.empty() || name.size() > kMaxLeafNameBytes || !printable) {
+      return where.Error(absl::StrCat("names of 1 to ", kMaxLeafNameBytes,
+                                      " printable characters"));
     }
     // {"a": [x], "a_0": y} gives a_0 twice; the later one gives way.
     const std::string base = name;

@@ -1,55 +1,66 @@
 #include "program/scalar_type.h"
 
 namespace stoker {
+namespace {
 
-std::optional<DataType> DataTypeOfScalarType(int64_t code) {
-  switch (code) {
-    case 1:
-      return DataType::kUint8;
-    case 2:
-      return DataType::kInt8;
-    case 3:
-      return DataType::kInt16;
-    case 4:
-      return DataType::kInt32;
-    case 5:
-      return DataType::kInt64;
-    case 6:
-      return DataType::kFp16;
-    case 7:
-      return DataType::kFp32;
-    case 8:
-      return DataType::kFp64;
-    case 12:
-      return DataType::kBool;
-    case 13:
-      return DataType::kBf16;
-    case 28:
-      return DataType::kUint16;
-    default:
-      return std::nullopt;
+struct Row {
+  std::optional<ScalarType> type;  // nullopt: not in the archive's format
+  std::string_view name;           // torch's
+  size_t bytes;
+  std::optional<DataType> dtype;
+};
+
+constexpr Row kRows[] = {
+    {ScalarType::kByte, "uint8", 1, DataType::kUint8},
+    {ScalarType::kChar, "int8", 1, DataType::kInt8},
+    {ScalarType::kShort, "int16", 2, DataType::kInt16},
+    {ScalarType::kInt, "int32", 4, DataType::kInt32},
+    {ScalarType::kLong, "int64", 8, DataType::kInt64},
+    {ScalarType::kHalf, "float16", 2, DataType::kFp16},
+    {ScalarType::kFloat, "float32", 4, DataType::kFp32},
+    {ScalarType::kDouble, "float64", 8, DataType::kFp64},
+    {ScalarType::kComplexHalf, "complex32", 4, std::nullopt},
+    {ScalarType::kComplexFloat, "complex64", 8, std::nullopt},
+    {ScalarType::kComplexDouble, "complex128", 16, std::nullopt},
+    {ScalarType::kBool, "bool", 1, DataType::kBool},
+    {ScalarType::kBFloat16, "bfloat16", 2, DataType::kBf16},
+    {ScalarType::kUInt16, "uint16", 2, DataType::kUint16},
+    {ScalarType::kFloat8E4M3FN, "float8_e4m3fn", 1, std::nullopt},
+    {ScalarType::kFloat8E5M2, "float8_e5m2", 1, std::nullopt},
+    {ScalarType::kFloat8E4M3FNUZ, "float8_e4m3fnuz", 1, std::nullopt},
+    {ScalarType::kFloat8E5M2FNUZ, "float8_e5m2fnuz", 1, std::nullopt},
+    {std::nullopt, "uint32", 4, DataType::kUint32},
+    {std::nullopt, "uint64", 8, DataType::kUint64},
+};
+
+}  // namespace
+
+std::optional<ScalarType> ScalarTypeOfCode(int64_t code) {
+  for (const Row& row : kRows) {
+    if (row.type && static_cast<int64_t>(*row.type) == code) return row.type;
   }
+  return std::nullopt;
 }
 
-std::optional<int64_t> ScalarTypeBytes(int64_t code) {
-  switch (code) {
-    case 9:  // complex half
-      return 4;
-    case 10:  // complex float
-      return 8;
-    case 11:  // complex double
-      return 16;
-    case 29:  // float8: e4m3fn, e5m2, e4m3fnuz, e5m2fnuz
-    case 30:
-    case 31:
-    case 32:
-      return 1;
-    default:
-      break;
+size_t ScalarTypeBytes(ScalarType type) {
+  for (const Row& row : kRows) {
+    if (row.type == type) return row.bytes;
   }
-  const std::optional<DataType> dtype = DataTypeOfScalarType(code);
-  if (!dtype) return std::nullopt;
-  return static_cast<int64_t>(DataTypeSize(*dtype));
+  return 0;  // not reached: every ScalarType has a row
+}
+
+std::optional<DataType> DataTypeOf(ScalarType type) {
+  for (const Row& row : kRows) {
+    if (row.type == type) return row.dtype;
+  }
+  return std::nullopt;
+}
+
+std::optional<DataType> DataTypeOfTorchName(std::string_view name) {
+  for (const Row& row : kRows) {
+    if (row.name == name) return row.dtype;
+  }
+  return std::nullopt;
 }
 
 }  // namespace stoker

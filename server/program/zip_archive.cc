@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
+#include "program/limits.h"
 
 // Layout and field names follow PKWARE's APPNOTE.TXT 6.3.10. All numbers in the
 // file are little-endian.
@@ -388,9 +389,9 @@ absl::Status ZipIndexer::CheckDisjoint(std::vector<Extent> extents,
 absl::Status ZipIndexer::Run(
     std::map<std::string, ZipArchive::Member, std::less<>>* out) {
   ASSIGN_OR_RETURN(const Directory directory, FindDirectory());
-  if (directory.members > ZipArchive::kMaxMembers) {
+  if (directory.members > kMaxArchiveMembers) {
     return Refuse(absl::StrCat(directory.members, " members, expected at most ",
-                               ZipArchive::kMaxMembers));
+                               kMaxArchiveMembers));
   }
   Fields headers(file_.substr(directory.offset, directory.bytes));
   std::vector<Extent> extents;

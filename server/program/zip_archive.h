@@ -4,7 +4,7 @@
 // with the path and what is wrong) when a member is compressed or encrypted,
 // overlaps another, has a name that is empty or absolute, holds a ".." part, a
 // backslash or a control character, appears twice (case ignored, as torch looks
-// names up), or when there are more than `kMaxMembers` of them. ZIP64 is
+// names up), or when there are more than kMaxArchiveMembers of them. ZIP64 is
 // understood. What other readers might read differently is refused too: an
 // archive comment, a second name in an extra field, gaps around the central
 // directory, records that contradict each other.
@@ -30,8 +30,6 @@ namespace stoker {
 
 class ZipArchive {
  public:
-  static constexpr int kMaxMembers = 1 << 20;
-
   struct Member {
     uint64_t offset = 0;  // of the content, in the file
     uint64_t size = 0;    // bytes

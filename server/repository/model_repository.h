@@ -63,11 +63,7 @@ class ModelRepository {
 //
 // Reads inputs, outputs, dimensions and digests from an exported program.
 // NOT_FOUND without the file. INVALID_ARGUMENT, with path and place inside, for
-// malformed archives and for what can't be served: pickled weights or
-// constants, custom objects, compiled code, inputs that are not tensors, inputs
-// exported with strides that are not contiguous or with a size that is an
-// expression (2 * batch), mutated inputs or buffers, dtypes the protocol does
-// not have.
+// what ProgramArchive or ReadSignature doesn't accept (room program/).
 absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path);
 
 // Applies model.yaml's text over what the program says and fills the defaults

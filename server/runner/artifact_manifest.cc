@@ -5,8 +5,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_field.h"
 #include "base/status_macros.h"
-#include "nlohmann/json.hpp"
+#include "program/scalar_type.h"
 
 namespace stoker {
 namespace {
@@ -22,24 +23,15 @@ absl::Status Malformed(absl::string_view field, absl::string_view expected) {
       absl::StrCat("manifest: field '", field, "': expected ", expected));
 }
 
-// An empty object when there is no such member, so that look-ups can be
-// chained.
-const json& Member(const json& object, const char* key) {
-  static const json& none = *new json(json::object());
-  if (!object.is_object()) return none;
-  const auto it = object.find(key);
-  return it == object.end() ? none : *it;
-}
-
 absl::StatusOr<std::string> Text(const json& object, const char* key) {
-  const json& value = Member(object, key);
+  const json& value = Field(object, key);
   if (!value.is_string()) return Malformed(key, "a string");
   return value.get<std::string>();
 }
 
 absl::StatusOr<int> Number(const json& object, const char* key, int min,
                            int max) {
-  const json& value = Member(object, key);
+  const json& value = Field(object, key);
   if (!value.is_number_integer() || value.get<int64_t>() < min ||
       value.get<int64_t>() > max) {
     return Malformed(key, absl::StrCat("an integer of ", min, " to ", max));
@@ -47,33 +39,16 @@ absl::StatusOr<int> Number(const json& object, const char* key, int min,
   return value.get<int>();
 }
 
-// torch's names for the element types.
-std::optional<DataType> ParseTorchType(std::string_view name) {
-  constexpr std::pair<std::string_view, DataType> kTypes[] = {
-      {"bool", DataType::kBool},     {"uint8", DataType::kUint8},
-      {"uint16", DataType::kUint16}, {"uint32", DataType::kUint32},
-      {"uint64", DataType::kUint64}, {"int8", DataType::kInt8},
-      {"int16", DataType::kInt16},   {"int32", DataType::kInt32},
-      {"int64", DataType::kInt64},   {"float16", DataType::kFp16},
-      {"float32", DataType::kFp32},  {"float64", DataType::kFp64},
-      {"bfloat16", DataType::kBf16},
-  };
-  for (const auto& [torch_name, dtype] : kTypes) {
-    if (torch_name == name) return dtype;
-  }
-  return std::nullopt;
-}
-
 absl::StatusOr<DataType> TorchType(const json& object, const char* key) {
   ASSIGN_OR_RETURN(const std::string name, Text(object, key));
-  const std::optional<DataType> dtype = ParseTorchType(name);
+  const std::optional<DataType> dtype = DataTypeOfTorchName(name);
   if (!dtype) return Malformed(key, absl::StrCat("no dtype ", name));
   return *dtype;
 }
 
 absl::StatusOr<std::vector<std::pair<int64_t, int64_t>>> ParseRange(
     const json& entry, size_t dimensions) {
-  const json& range = Member(entry, "range");
+  const json& range = Field(entry, "range");
   if (!range.is_array() || range.size() != dimensions) {
     return Malformed("inputs", "a range for each dimension");
   }
@@ -93,7 +68,7 @@ absl::StatusOr<ArtifactInput> ParseInput(const json& entry) {
   ArtifactInput input;
   ASSIGN_OR_RETURN(input.name, Text(entry, "name"));
   ASSIGN_OR_RETURN(input.dtype, TorchType(entry, "dtype"));
-  const json& shape = Member(entry, "shape");
+  const json& shape = Field(entry, "shape");
   if (!shape.is_array()) return Malformed("inputs", "a shape for each");
   for (const json& size : shape) {
     if (!size.is_number_integer() || size.get<int64_t>() < -1) {
@@ -112,7 +87,7 @@ absl::StatusOr<ArtifactGuard> ParseGuard(const json& entry) {
   ASSIGN_OR_RETURN(guard.bit, Number(entry, "bit", 0, kMaxBit));
   ASSIGN_OR_RETURN(const std::string message, Text(entry, "message"));
   ASSIGN_OR_RETURN(const std::string op, Text(entry, "operator"));
-  const json& input = Member(entry, "input");
+  const json& input = Field(entry, "input");
   if (input.is_string()) {
     absl::StrAppend(&guard.text, input.get_ref<const std::string&>(), ": ");
   }
@@ -122,7 +97,7 @@ absl::StatusOr<ArtifactGuard> ParseGuard(const json& entry) {
 
 absl::StatusOr<std::set<std::string>> Names(const json& document,
                                             const char* field) {
-  const json& list = Member(document, field);
+  const json& list = Field(document, field);
   if (!list.is_array()) return Malformed(field, "a list");
   std::set<std::string> names;
   for (const json& name : list) {
@@ -134,15 +109,15 @@ absl::StatusOr<std::set<std::string>> Names(const json& document,
 
 // The fields that only an artifact for a GPU has.
 absl::Status ReadGpu(const json& document, ArtifactManifest& manifest) {
-  const json& device = Member(document, "device");
-  if (device.is_object()) return absl::OkStatus();  // not there
+  const json& device = Field(document, "device");
+  if (device.is_null()) return absl::OkStatus();
   ASSIGN_OR_RETURN(manifest.device, Text(document, "device"));
   if (manifest.device == "cpu") return absl::OkStatus();
   if (manifest.device != "cuda") return Malformed("device", "cpu or cuda");
   ASSIGN_OR_RETURN(manifest.gpu_arch,
-                   Text(Member(document, "factors"), "cuda.arch"));
-  manifest.tf32 = Member(Member(document, "factors"), "precision") == "tf32";
-  const json& capturable = Member(document, "capturable");
+                   Text(Field(document, "factors"), "cuda.arch"));
+  manifest.tf32 = Field(Field(document, "factors"), "precision") == "tf32";
+  const json& capturable = Field(document, "capturable");
   if (!capturable.is_boolean()) return Malformed("capturable", "a boolean");
   if (capturable.get<bool>()) return absl::OkStatus();
   ASSIGN_OR_RETURN(manifest.not_capturable, Text(document, "not_capturable"));
@@ -162,11 +137,11 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
   ArtifactManifest manifest;
   RETURN_IF_ERROR(Number(document, "schema", kSchema, kSchema).status());
   ASSIGN_OR_RETURN(manifest.bucket, Text(document, "bucket"));
-  const json& toolchain = Member(document, "toolchain");
+  const json& toolchain = Field(document, "toolchain");
   ASSIGN_OR_RETURN(manifest.torch, Text(toolchain, "torch"));
   ASSIGN_OR_RETURN(manifest.march, Text(toolchain, "march"));
 
-  const json& inputs = Member(document, "inputs");
+  const json& inputs = Field(document, "inputs");
   if (!inputs.is_array()) return Malformed("inputs", "a list");
   for (const json& entry : inputs) {
     ASSIGN_OR_RETURN(ArtifactInput input, ParseInput(entry));
@@ -174,17 +149,18 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
   }
   ASSIGN_OR_RETURN(manifest.outputs,
                    Number(document, "outputs", 0, kMaxOutputs));
-  if (!Member(document, "validity_output").is_null()) {
+  const auto validity = document.find("validity_output");
+  if (validity == document.end() || !validity->is_null()) {
     ASSIGN_OR_RETURN(manifest.validity_output,
                      Number(document, "validity_output", 0, manifest.outputs));
   }
-  const json& guards = Member(document, "guards");
+  const json& guards = Field(document, "guards");
   if (!guards.is_array()) return Malformed("guards", "a list");
   for (const json& entry : guards) {
     ASSIGN_OR_RETURN(ArtifactGuard guard, ParseGuard(entry));
     manifest.guards.push_back(std::move(guard));
   }
-  const json& constants = Member(document, "constants");
+  const json& constants = Field(document, "constants");
   if (!constants.is_array()) return Malformed("constants", "a list");
   for (const json& name : constants) {
     if (!name.is_string()) return Malformed("constants", "strings");

@@ -18,8 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMostJson = uint64_t{1} << 30;
-
 bool IsDevice(const json& value) {
   if (!value.is_object() || value.size() != 2) return false;
   const auto type = value.find("type");
@@ -35,11 +33,10 @@ bool IsWritersOwn(absl::string_view name) {
 }
 
 // The members that say where tensors are.
-bool NamesDevices(absl::string_view name, absl::string_view model) {
-  return name == absl::StrCat("models/", model, ".json") ||
-         name == absl::StrCat("data/weights/", model, "_weights_config.json") ||
-         name ==
-             absl::StrCat("data/constants/", model, "_constants_config.json");
+bool NamesDevices(absl::string_view name) {
+  return name == "models/model.json" ||
+         name == "data/weights/model_weights_config.json" ||
+         name == "data/constants/model_constants_config.json";
 }
 
 }  // namespace
@@ -82,8 +79,8 @@ absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
       const absl::string_view name =
           absl::string_view(full_name).substr(full_name.find('/') + 1);
       if (IsWritersOwn(name)) continue;
-      if (NamesDevices(name, archive.model_name())) {
-        const auto text = zip.ReadChecked(full_name, kMostJson);
+      if (NamesDevices(name)) {
+        const auto text = zip.ReadChecked(full_name, member.size);
         if (!text.ok()) return text.status();
         json document = json::parse(*text, nullptr, false);
         MoveDevices(document, device);

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.h"
 #include "nlohmann/json_fwd.hpp"
-#include "runner/program_archive.h"
+#include "program/program_archive.h"
 #include "tensor/device.h"
 
 namespace stoker {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "runner/program_archive.h"
+#include "program/program_archive.h"
 #include "runner/program_effects.h"
 #include "runner/torch_errors.h"
 #include "runner/torch_values.h"
@@ -26,7 +26,7 @@ absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
   const ProgramEffects effects = ScanProgramEffects(archive->program());
   try {
     return std::shared_ptr<Executable>(new EagerExecutable(
-        pt2_path, archive->model_name(), effects.writes_in_place));
+        pt2_path, ProgramArchive::kModelName, effects.writes_in_place));
   } catch (...) {
     return EagerError(pt2_path);
   }

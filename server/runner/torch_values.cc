@@ -55,6 +55,31 @@ struct TorchOwner {
 
 }  // namespace
 
+at::ScalarType ToTorch(ScalarType type) {
+  if (const std::optional<DataType> dtype = DataTypeOf(type)) {
+    return ToTorch(*dtype).value_or(at::ScalarType::Undefined);
+  }
+  // What the protocol hasn't got, weights may be.
+  switch (type) {
+    case ScalarType::kComplexHalf:
+      return at::kComplexHalf;
+    case ScalarType::kComplexFloat:
+      return at::kComplexFloat;
+    case ScalarType::kComplexDouble:
+      return at::kComplexDouble;
+    case ScalarType::kFloat8E4M3FN:
+      return at::kFloat8_e4m3fn;
+    case ScalarType::kFloat8E5M2:
+      return at::kFloat8_e5m2;
+    case ScalarType::kFloat8E4M3FNUZ:
+      return at::kFloat8_e4m3fnuz;
+    case ScalarType::kFloat8E5M2FNUZ:
+      return at::kFloat8_e5m2fnuz;
+    default:
+      return at::ScalarType::Undefined;
+  }
+}
+
 absl::StatusOr<at::Tensor> ViewAsTorch(const Tensor& tensor) {
   const std::optional<at::ScalarType> type = ToTorch(tensor.dtype);
   if (!type) {

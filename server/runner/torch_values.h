@@ -11,9 +11,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "program/scalar_type.h"
 #include "tensor/tensor.h"
 
 namespace stoker {
+
+// torch's name for a dtype that a program's tensors are stored in.
+at::ScalarType ToTorch(ScalarType type);
 
 // A view of `tensor`'s bytes, which must outlive it; nothing is copied.
 // INVALID_ARGUMENT for kBytes, or when byte_size and shape disagree.

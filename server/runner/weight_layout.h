@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/stored_tensor.h"
+#include "program/stored_tensor.h"
 
 namespace stoker {
 

@@ -9,49 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "runner/program_archive.h"
+#include "program/program_archive.h"
 #include "runner/torch_errors.h"
+#include "runner/torch_values.h"
 
 namespace stoker {
 namespace {
-
-at::ScalarType ToTorch(StoredType type) {
-  switch (type) {
-    case StoredType::kByte:
-      return at::kByte;
-    case StoredType::kChar:
-      return at::kChar;
-    case StoredType::kShort:
-      return at::kShort;
-    case StoredType::kInt:
-      return at::kInt;
-    case StoredType::kLong:
-      return at::kLong;
-    case StoredType::kHalf:
-      return at::kHalf;
-    case StoredType::kFloat:
-      return at::kFloat;
-    case StoredType::kDouble:
-      return at::kDouble;
-    case StoredType::kComplexHalf:
-      return at::kComplexHalf;
-    case StoredType::kComplexFloat:
-      return at::kComplexFloat;
-    case StoredType::kComplexDouble:
-      return at::kComplexDouble;
-    case StoredType::kBool:
-      return at::kBool;
-    case StoredType::kBFloat16:
-      return at::kBFloat16;
-    case StoredType::kUInt16:
-      return at::kUInt16;
-    case StoredType::kFloat8E4M3FN:
-      return at::kFloat8_e4m3fn;
-    case StoredType::kFloat8E5M2:
-      return at::kFloat8_e5m2;
-  }
-  return at::ScalarType::Undefined;
-}
 
 // Told the device, torch doesn't ask the driver whose memory it is, which would
 // end a capture on another thread.

@@ -24,8 +24,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "program/program_archive.h"
 #include "runner/executable_loader.h"
-#include "runner/program_archive.h"
 #include "runner/program_effects.h"
 
 namespace stoker {

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "program/program_archive.h"
 #include "runner/cuda/gpu_context.h"
 #include "runner/device_program.h"
-#include "runner/program_archive.h"
 #include "runner/torch_values.h"
 #include "runner/weight_layout.h"
 
@@ -47,8 +47,9 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
   try {
     const c10::InferenceMode mode;
     const c10::cuda::CUDAGuard guard(gpu.device());
-    auto handle = std::make_unique<Handle>(
-        absl::StrCat("/proc/self/fd/", program.get()), archive->model_name());
+    auto handle =
+        std::make_unique<Handle>(absl::StrCat("/proc/self/fd/", program.get()),
+                                 ProgramArchive::kModelName);
     // nativert keeps its file open.
     EmptyDeviceProgram(program);
     return std::shared_ptr<Executable>(

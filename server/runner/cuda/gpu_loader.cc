@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "program/program_archive.h"
 #include "runner/cuda/gpu_aot.h"
 #include "runner/cuda/gpu_context.h"
 #include "runner/cuda/gpu_eager.h"
 #include "runner/cuda/gpu_graph.h"
-#include "runner/program_archive.h"
 #include "runner/weight_layout.h"
 #include "runner/weight_store.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "program_fixture.h"
+#include "tests/unit/program/program_fixture.h"
 
 namespace stoker {
 namespace {

@@ -6,7 +6,7 @@
 #include <array>
 #include <random>
 
-#include "program_fixture.h"
+#include "tests/unit/repository/read_spec.h"
 
 namespace stoker {
 namespace {
@@ -39,7 +39,7 @@ TEST(ProgramMutationTest, TruncatedAnywhere) {
   const std::string bytes = ProgramFixture().Bytes();
   Outcomes outcomes;
   for (size_t length = 0; length < bytes.size(); length += 211) {
-    outcomes.Add(ProgramFixture::ReadBytes(bytes.substr(0, length)));
+    outcomes.Add(ReadSpecOfBytes(bytes.substr(0, length)));
   }
   EXPECT_EQ(outcomes.accepted, 0);
 }
@@ -59,7 +59,7 @@ TEST(ProgramMutationTest, BytesOfTheArchive) {
       damaged[damaged.size() - 1 - random() % range] =
           static_cast<char>(random());
     }
-    outcomes.Add(ProgramFixture::ReadBytes(damaged));
+    outcomes.Add(ReadSpecOfBytes(damaged));
   }
   EXPECT_GT(outcomes.refused, 150);
 }
@@ -79,7 +79,7 @@ TEST(ProgramMutationTest, BytesOfTheDocuments) {
       text[random() % text.size()] =
           kInteresting[random() % (sizeof(kInteresting) - 1)];
     }
-    outcomes.Add(fixture.Read());
+    outcomes.Add(ReadSpec(fixture));
   }
   EXPECT_GT(outcomes.refused, 25);
   EXPECT_GT(outcomes.accepted, 3);
@@ -143,7 +143,7 @@ TEST(ProgramMutationTest, ValuesOfTheDocuments) {
         }
       }
     });
-    outcomes.Add(fixture.Read());
+    outcomes.Add(ReadSpec(fixture));
   }
   EXPECT_GT(outcomes.refused, 50);
   EXPECT_GT(outcomes.accepted, 15);

@@ -52,7 +52,7 @@ class ServingTest : public ::testing::Test {
 
   void Start(int max_queue_requests = 1024) {
     std::filesystem::create_directories(folder_ / "author/3");
-    std::filesystem::copy("tests/unit/repository/testdata/author.pt2",
+    std::filesystem::copy("tests/unit/program/testdata/author.pt2",
                           folder_ / "author/3/model.pt2");
     std::ofstream(folder_ / "author/model.yaml")
         << "compile: false\nbuckets: []\nmax_batch_size: 1\n"

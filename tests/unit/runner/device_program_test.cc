@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "nlohmann/json.hpp"
-#include "runner/program_archive.h"
+#include "program/program_archive.h"
 #include "runner/weight_store.h"
 #include "tests/unit/runner/torch_fixture.h"
 
@@ -53,7 +53,6 @@ TEST(DeviceProgramTest, IsTheSameProgramElsewhere) {
   ASSERT_TRUE(file.ok()) << file.status();
   const auto moved = ProgramArchive::Open(PathOf(*file));
   ASSERT_TRUE(moved.ok()) << moved.status();
-  EXPECT_EQ((*moved)->model_name(), (*original)->model_name());
 
   json expected = (*original)->program();
   MoveDevices(expected, *ParseDevice("cuda:1"));

@@ -16,7 +16,7 @@ class WeightLayoutTest : public ::testing::Test {
  protected:
   StoredTensor At(size_t byte, std::vector<int64_t> sizes,
                   std::vector<int64_t> strides) const {
-    return {.type = StoredType::kFloat,
+    return {.type = ScalarType::kFloat,
             .sizes = std::move(sizes),
             .strides = std::move(strides),
             .data = memory_.data() + byte};

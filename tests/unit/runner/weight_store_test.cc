@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runner/program_archive.h"
+#include "program/program_archive.h"
 #include "tests/unit/runner/torch_fixture.h"
 
 namespace stoker {

@@ -30,7 +30,7 @@ class StatusTest : public ::testing::Test {
   // A model that serves, without buckets.
   void AddAuthor() {
     std::filesystem::create_directories(folder_ / "author/3");
-    std::filesystem::copy("tests/unit/repository/testdata/author.pt2",
+    std::filesystem::copy("tests/unit/program/testdata/author.pt2",
                           folder_ / "author/3/model.pt2");
     std::ofstream(folder_ / "author/model.yaml")
         << "compile: false\nbuckets: []\nmax_batch_size: 1\n";

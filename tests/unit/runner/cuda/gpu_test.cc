@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "program/program_archive.h"
 #include "promotion/parity_check.h"
 #include "promotion/seeded_inputs.h"
 #include "runner/artifact_manifest.h"
@@ -38,7 +39,6 @@
 #include "runner/cuda/gpu_context.h"
 #include "runner/cuda/gpu_loader.h"
 #include "runner/cuda/graph_recording.h"
-#include "runner/program_archive.h"
 #include "runner/weight_store.h"
 #include "tests/fakes/tensors.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "gtest/gtest.h"
-#include "program/zip_archive.h"
-#include "repository/model_repository.h"
+#include "program/program_archive.h"
+#include "program/program_signature.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/zip_writer.h"
 
@@ -19,7 +19,7 @@ namespace stoker {
 class ProgramFixture {
  public:
   using json = nlohmann::json;
-  static constexpr char kPath[] = "tests/unit/repository/testdata/author.pt2";
+  static constexpr char kPath[] = "tests/unit/program/testdata/author.pt2";
   static constexpr char kProgram[] = "author/models/model.json";
   static constexpr char kWeights[] =
       "author/data/weights/model_weights_config.json";
@@ -47,20 +47,34 @@ class ProgramFixture {
   std::string Bytes() const {
     ZipWriter zip;
     for (const auto& [name, content] : members) {
+      // As torch's writer does: content begins at a multiple of 64.
+      const size_t header = zip.directory_offset() + 30 + name.size() + 4;
+      const size_t padding = (64 - header % 64) % 64;
       ZipMember member;
       member.name = name;
       member.content = content;
+      member.local_extra = ZipWriter::Number(0x4246, 2) +
+                           ZipWriter::Number(padding, 2) +
+                           std::string(padding, 'Z');
       zip.Add(member);
     }
     return zip.Finish();
   }
-  absl::StatusOr<ModelSpec> Read() const { return ReadBytes(Bytes()); }
 
-  static absl::StatusOr<ModelSpec> ReadBytes(const std::string& bytes) {
+  absl::StatusOr<std::shared_ptr<const ProgramArchive>> Open() const {
+    return OpenBytes(Bytes());
+  }
+  static absl::StatusOr<std::shared_ptr<const ProgramArchive>> OpenBytes(
+      const std::string& bytes) {
     const TempFolder folder;
     const std::string path = folder / "model.pt2";
     std::ofstream(path, std::ios::binary) << bytes;
-    return ReadProgram(path);
+    return ProgramArchive::Open(path);
+  }
+  absl::StatusOr<ProgramSignature> Signature() const {
+    const auto archive = Open();
+    if (!archive.ok()) return archive.status();
+    return ReadSignature(**archive);
   }
 
   std::map<std::string, std::string> members;

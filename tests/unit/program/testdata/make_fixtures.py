@@ -1,6 +1,6 @@
-"""Writes author.pt2, the exported program that the repository's unit tests read and damage.
+"""Writes author.pt2, the exported program that unit tests read and damage.
 
-    python tests/unit/repository/testdata/make_fixtures.py
+    python tests/unit/program/testdata/make_fixtures.py
 
 It has what a reader can get wrong: inputs nested, positional and by keyword, with capitals; outputs
 in a dict with a tuple; tied weights, a buffer that is not persistent, a lifted constant; two dynamic
@@ -11,6 +11,7 @@ so that the file neither names the machine it was made on nor carries a pickle.
 from __future__ import annotations
 
 import json
+import struct
 import tempfile
 import zipfile
 from pathlib import Path
@@ -59,6 +60,14 @@ def anonymous(program: bytes) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
+def aligned(name: str, offset: int) -> zipfile.ZipInfo:
+    """A member whose content begins at a multiple of 64, as torch's writer lays them."""
+    padding = -(offset + 30 + len(name) + 4) % 64
+    info = zipfile.ZipInfo(name)
+    info.extra = struct.pack("<HH", 0x4246, padding) + b"Z" * padding
+    return info
+
+
 def main() -> None:
     target = Path(__file__).parent / "author.pt2"
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +80,7 @@ def main() -> None:
                 content = source.read(name)
                 if name.endswith("/models/model.json"):
                     content = anonymous(content)
-                archive.writestr(zipfile.ZipInfo(name), content)
+                archive.writestr(aligned(name, archive.fp.tell()), content)
     print(f"{target}: {target.stat().st_size} bytes")
 
 

@@ -1,4 +1,4 @@
-#include "repository/program_signature.h"
+#include "program/program_signature.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,56 +10,36 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
+#include "nlohmann/json.hpp"
 #include "program/dim_expr_parser.h"
+#include "program/json_cursor.h"
 #include "program/leaf_names.h"
+#include "program/limits.h"
 #include "program/scalar_type.h"
+#include "tensor/shape_bucket.h"
 
 namespace stoker {
 namespace {
 
-constexpr int64_t kSchemaMajor = 8;
-constexpr size_t kMaxRank = 32;
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max();
 
 using SymbolTable = std::map<std::string, int, std::less<>>;
 
 class SignatureReader {
  public:
-  SignatureReader(const JsonCursor& program, ModelSpec& spec)
-      : program_(program), spec_(spec) {}
+  explicit SignatureReader(const JsonCursor& program) : program_(program) {}
 
-  absl::Status Read() {
-    RETURN_IF_ERROR(CheckSchema());
+  absl::StatusOr<ProgramSignature> Read() {
     RETURN_IF_ERROR(ReadSpecs());
     RETURN_IF_ERROR(ReadDimensions());
     RETURN_IF_ERROR(ReadInputs());
     RETURN_IF_ERROR(ReadOutputs());
-    FindBatchDimension();
-    NameDimensions();
-    return absl::OkStatus();
+    return std::move(read_);
   }
-
-  std::set<std::string> TakeParameters() { return std::move(parameters_); }
 
  private:
-  absl::Status CheckSchema() const {
-    ASSIGN_OR_RETURN(const JsonCursor schema,
-                     program_.Member("schema_version"));
-    ASSIGN_OR_RETURN(const JsonCursor major, schema.Member("major"));
-    if (major.value() == kSchemaMajor) return absl::OkStatus();
-    return major.Error(
-        absl::StrCat("schema version ", kSchemaMajor,
-                     " (of torch 2.11); export the model again"));
-  }
-
   absl::Status ReadSpecs() {
     ASSIGN_OR_RETURN(const JsonCursor module, program_.Member("graph_module"));
-    ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));
-    ASSIGN_OR_RETURN(const std::optional<JsonCursor> custom,
-                     graph.Find("custom_obj_values"));
-    if (custom && !custom->value().empty()) {
-      return custom->Error("no custom objects");
-    }
     ASSIGN_OR_RETURN(const JsonCursor signature, module.Member("signature"));
     ASSIGN_OR_RETURN(const JsonCursor inputs, signature.Member("input_specs"));
     ASSIGN_OR_RETURN(const std::vector<JsonCursor> inputs_list,
@@ -86,19 +66,13 @@ class SignatureReader {
       input_tensors_.push_back(std::move(tensor));
       return absl::OkStatus();
     }
-    const char* const key = kind == "parameter"         ? "parameter_name"
-                            : kind == "buffer"          ? "buffer_name"
-                            : kind == "tensor_constant" ? "tensor_constant_name"
-                                                        : nullptr;
-    if (key == nullptr) {
-      return cursor.Error(
-          "a tensor input (bake constants into the exported module)",
-          absl::StrCat("a ", kind));
+    // The program's own, which the archive holds.
+    if (kind == "parameter" || kind == "buffer" || kind == "tensor_constant") {
+      return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const JsonCursor name, body.Member(key));
-    ASSIGN_OR_RETURN(std::string parameter, name.String());
-    parameters_.insert(std::move(parameter));
-    return absl::OkStatus();
+    return cursor.Error(
+        "a tensor input (bake constants into the exported module)",
+        absl::StrCat("a ", kind));
   }
 
   absl::Status ReadOutputSpec(const JsonCursor& cursor) {
@@ -139,10 +113,10 @@ class SignatureReader {
           absl::StrCat(names.inputs.size(), " and ", names.outputs.size()));
     }
     for (std::string& name : names.inputs) {
-      spec_.inputs.emplace_back().name = std::move(name);
+      read_.inputs.emplace_back().name = std::move(name);
     }
     for (std::string& name : names.outputs) {
-      spec_.outputs.emplace_back().name = std::move(name);
+      read_.outputs.emplace_back().name = std::move(name);
     }
     return absl::OkStatus();
   }
@@ -165,8 +139,8 @@ class SignatureReader {
         ASSIGN_OR_RETURN(const std::string text, Expression(axis));
         const std::string symbol(SymbolName(text));
         if (symbol.empty() || symbols_.contains(symbol)) continue;
-        symbols_.emplace(symbol, static_cast<int>(spec_.dimensions.size()));
-        DimensionSpec& dimension = spec_.dimensions.emplace_back();
+        symbols_.emplace(symbol, static_cast<int>(read_.dimensions.size()));
+        ProgramDimension& dimension = read_.dimensions.emplace_back();
         dimension.symbol = symbol;
         RETURN_IF_ERROR(ReadBounds(dimension));
       }
@@ -174,7 +148,7 @@ class SignatureReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadBounds(DimensionSpec& dimension) const {
+  absl::Status ReadBounds(ProgramDimension& dimension) const {
     dimension.min = 1;
     dimension.max = kUnbounded;
     ASSIGN_OR_RETURN(const JsonCursor ranges,
@@ -213,8 +187,8 @@ class SignatureReader {
 
   absl::StatusOr<std::vector<DimExpr>> ReadSizes(const JsonCursor& list) const {
     ASSIGN_OR_RETURN(const std::vector<JsonCursor> elements, list.Elements());
-    if (elements.size() > kMaxRank) {
-      return list.Error(absl::StrCat("at most ", kMaxRank, " axes"));
+    if (elements.size() > kMaxArgumentRank) {
+      return list.Error(absl::StrCat("at most ", kMaxArgumentRank, " axes"));
     }
     std::vector<DimExpr> sizes;
     for (const JsonCursor& element : elements) {
@@ -236,7 +210,9 @@ class SignatureReader {
     if (layout.value() != kStridedLayout) return layout.Error("a dense layout");
     ASSIGN_OR_RETURN(const JsonCursor dtype, meta.Member("dtype"));
     ASSIGN_OR_RETURN(const int64_t code, dtype.Int());
-    const std::optional<DataType> type = DataTypeOfScalarType(code);
+    const std::optional<ScalarType> stored = ScalarTypeOfCode(code);
+    const std::optional<DataType> type =
+        stored ? DataTypeOf(*stored) : std::nullopt;
     if (!type) {
       return dtype.Error(
           "a dtype that the inference protocol has (no complex numbers, no "
@@ -247,7 +223,7 @@ class SignatureReader {
 
   absl::Status ReadInputs() {
     for (size_t i = 0; i < input_tensors_.size(); ++i) {
-      InputSpec& input = spec_.inputs[i];
+      ProgramTensor& input = read_.inputs[i];
       ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(input_tensors_[i]));
       ASSIGN_OR_RETURN(input.dtype, ReadDataType(meta));
       ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
@@ -268,14 +244,14 @@ class SignatureReader {
   // Compiled code assumes the strides of the sample inputs, and requests are
   // always contiguous.
   absl::Status CheckContiguous(const JsonCursor& meta,
-                               const InputSpec& input) const {
+                               const ProgramTensor& input) const {
     ASSIGN_OR_RETURN(const JsonCursor list, meta.Member("strides"));
     ASSIGN_OR_RETURN(const std::vector<DimExpr> strides, ReadSizes(list));
     if (strides.size() != input.dims.size()) {
       return list.Error("as many strides as sizes");
     }
     DimensionSizes sizes;  // distinct where the bounds let them be
-    for (const DimensionSpec& dimension : spec_.dimensions) {
+    for (const ProgramDimension& dimension : read_.dimensions) {
       const int64_t wanted = 3 + 2 * static_cast<int64_t>(sizes.size());
       sizes.push_back(std::clamp(wanted, dimension.min, dimension.max));
     }
@@ -299,7 +275,7 @@ class SignatureReader {
 
   absl::Status ReadOutputs() {
     for (size_t i = 0; i < output_tensors_.size(); ++i) {
-      OutputSpec& output = spec_.outputs[i];
+      ProgramTensor& output = read_.outputs[i];
       ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(output_tensors_[i]));
       ASSIGN_OR_RETURN(output.dtype, ReadDataType(meta));
       ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
@@ -308,53 +284,18 @@ class SignatureReader {
     return absl::OkStatus();
   }
 
-  void FindBatchDimension() {
-    if (spec_.inputs.empty() || spec_.inputs[0].dims.empty() ||
-        !spec_.inputs[0].dims[0].is_dimension()) {
-      return;
-    }
-    const int candidate = spec_.inputs[0].dims[0].dimension();
-    const auto has_batch_axis = [candidate](const auto& tensor) {
-      return !tensor.dims.empty() && tensor.dims[0].is_dimension() &&
-             tensor.dims[0].dimension() == candidate;
-    };
-    if (std::all_of(spec_.inputs.begin(), spec_.inputs.end(), has_batch_axis) &&
-        std::all_of(spec_.outputs.begin(), spec_.outputs.end(),
-                    has_batch_axis)) {
-      spec_.batch_dimension = candidate;
-      spec_.dimensions[candidate].padding = true;
-    }
-  }
-
-  void NameDimensions() {
-    for (const InputSpec& input : spec_.inputs) {
-      for (size_t axis = 0; axis < input.dims.size(); ++axis) {
-        if (!input.dims[axis].is_dimension()) continue;
-        const int index = input.dims[axis].dimension();
-        std::string& name = spec_.dimensions[index].name;
-        if (!name.empty()) continue;
-        name = spec_.batch_dimension == index
-                   ? "batch"
-                   : absl::StrCat(input.name, ".", axis);
-      }
-    }
-  }
-
   const JsonCursor& program_;
-  ModelSpec& spec_;
+  ProgramSignature read_;
   std::vector<std::string> input_tensors_;  // the graph's names, flat order
   std::vector<std::string> output_tensors_;
-  std::set<std::string> parameters_;
   SymbolTable symbols_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::set<std::string>> ReadSignature(const JsonCursor& program,
-                                                    ModelSpec& spec) {
-  SignatureReader reader(program, spec);
-  RETURN_IF_ERROR(reader.Read());
-  return reader.TakeParameters();
+absl::StatusOr<ProgramSignature> ReadSignature(const ProgramArchive& archive) {
+  const JsonCursor program(archive.program(), archive.program_place());
+  return SignatureReader(program).Read();
 }
 
 }  // namespace stoker

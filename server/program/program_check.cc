@@ -1,0 +1,153 @@
+#include "program/program_check.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/json_field.h"
+#include "base/status_macros.h"
+
+namespace stoker {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kSchemaMajor = 8;
+
+// The libraries whose operators compute on tensors. Custom operators would need
+// a library that this process doesn't load.
+constexpr absl::string_view kLibraries[] = {
+    "aten",        "prims",       "quantized", "quantized_decomposed",
+    "torchvision", "higher_order"};
+// Operators of theirs that read or write the files that a program names.
+constexpr absl::string_view kFileOperators[] = {"from_file", "save", "load"};
+// Arithmetic on sizes, which nativert does itself.
+constexpr absl::string_view kSizeOperators[] = {"_operator.", "torch.sym_",
+                                                "math."};
+
+template <typename List>
+bool Contains(const List& list, absl::string_view text) {
+  return std::find(std::begin(list), std::end(list), text) != std::end(list);
+}
+
+bool IsAllowed(absl::string_view target) {
+  for (const absl::string_view prefix : kSizeOperators) {
+    if (absl::StartsWith(target, prefix)) return true;
+  }
+  const std::vector<std::string> parts = absl::StrSplit(target, '.');
+  return parts.size() >= 4 && parts.size() <= 5 && parts[0] == "torch" &&
+         parts[1] == "ops" && Contains(kLibraries, parts[2]) &&
+         !Contains(kFileOperators, parts[3]);
+}
+
+absl::Status CheckSchema(const JsonCursor& program) {
+  ASSIGN_OR_RETURN(const JsonCursor schema, program.Member("schema_version"));
+  ASSIGN_OR_RETURN(const JsonCursor major, schema.Member("major"));
+  if (major.value() == kSchemaMajor) return absl::OkStatus();
+  return major.Error(absl::StrCat("schema version ", kSchemaMajor,
+                                  " (of torch 2.11); export the model again"));
+}
+
+// Every node of the graph and of graphs inside its arguments. A node is an
+// object whose target is text: a tensor may well be called "target". The walk
+// keeps a list of its own, because a hostile text may be nested more deeply
+// than a stack.
+absl::Status CheckOperators(const JsonCursor& graph) {
+  std::vector<const json*> open = {&graph.value()};
+  while (!open.empty()) {
+    const json& value = *open.back();
+    open.pop_back();
+    const json& target = Field(value, "target");
+    if (target.is_string() &&
+        !IsAllowed(target.get_ref<const std::string&>())) {
+      return graph.Error(
+          "operators that compute on tensors",
+          absl::StrCat("'", target.get_ref<const std::string&>(), "'"));
+    }
+    if (!value.is_structured()) continue;
+    for (const auto& [key, child] : value.items()) {
+      if (key != "metadata" && child.is_structured()) open.push_back(&child);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// [{"as_int": 3}, ...] against {3, ...}.
+bool SameSizes(const json& list, const std::vector<int64_t>& sizes) {
+  return list.is_array() &&
+         std::equal(list.begin(), list.end(), sizes.begin(), sizes.end(),
+                    [](const json& size, int64_t expected) {
+                      return Field(size, "as_int") == expected;
+                    });
+}
+
+// A weight that the signature of `program` names, its value in the graph
+// `value`.
+absl::Status CheckTensor(const JsonCursor& program, const std::string& name,
+                         const json& value, const StoredTensors& tensors) {
+  const auto it = tensors.find(name);
+  if (it == tensors.end()) {
+    return program.Error(
+        absl::StrCat("a weight or constant ", name,
+                     ", which the program takes, in the archive"),
+        "none");
+  }
+  const StoredTensor& stored = it->second;
+  if (Field(value, "dtype") != static_cast<int>(stored.type) ||
+      !SameSizes(Field(value, "sizes"), stored.sizes) ||
+      !SameSizes(Field(value, "strides"), stored.strides)) {
+    return program.Error(absl::StrCat("the dtype, shape and layout of ", name,
+                                      " that the archive holds"),
+                         "others");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckGraph(const JsonCursor& program) {
+  RETURN_IF_ERROR(CheckSchema(program));
+  ASSIGN_OR_RETURN(const JsonCursor module, program.Member("graph_module"));
+  ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));
+  ASSIGN_OR_RETURN(const JsonCursor nodes, graph.Member("nodes"));
+  if (!nodes.value().is_array()) return nodes.Error("an array");
+  ASSIGN_OR_RETURN(const std::optional<JsonCursor> custom,
+                   graph.Find("custom_obj_values"));
+  if (custom && !custom->value().empty()) {
+    return custom->Error("no custom objects");
+  }
+  return CheckOperators(graph);
+}
+
+absl::Status CheckWeights(const JsonCursor& program,
+                          const StoredTensors& tensors) {
+  ASSIGN_OR_RETURN(const JsonCursor module, program.Member("graph_module"));
+  ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));
+  ASSIGN_OR_RETURN(const JsonCursor values, graph.Member("tensor_values"));
+  if (!values.value().is_object()) return values.Error("an object");
+  ASSIGN_OR_RETURN(const JsonCursor signature, module.Member("signature"));
+  ASSIGN_OR_RETURN(const JsonCursor specs, signature.Member("input_specs"));
+  if (!specs.value().is_array()) return specs.Error("an array");
+  constexpr std::pair<const char*, const char*> kOwn[] = {
+      {"parameter", "parameter_name"},
+      {"buffer", "buffer_name"},
+      {"tensor_constant", "tensor_constant_name"}};
+  for (const json& spec : specs.value()) {
+    for (const auto& [kind, name_key] : kOwn) {
+      const json& own = Field(spec, kind);
+      if (own.is_null()) continue;
+      const std::string value = TextField(Field(own, "arg"), "name");
+      RETURN_IF_ERROR(CheckTensor(program, TextField(own, name_key),
+                                  Field(values.value(), value.c_str()),
+                                  tensors));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace stoker
