@@ -14,9 +14,7 @@
 // the file: replace model files by rename, never in place (base/mapped_file.h).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,16 +23,14 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/mapped_file.h"
+#include "program/zip_directory.h"
 
 namespace stoker {
 
 class ZipArchive {
  public:
-  struct Member {
-    uint64_t offset = 0;  // of the content, in the file
-    uint64_t size = 0;    // bytes
-    uint32_t crc32 = 0;   // as recorded; ReadChecked verifies it
-  };
+  // ReadChecked verifies the checksum.
+  using Member = ZipEntry;
 
   static absl::StatusOr<std::shared_ptr<const ZipArchive>> Open(
       const std::string& path);
@@ -45,9 +41,7 @@ class ZipArchive {
   // time: a second for each few gigabytes.
   bool Unchanged() const ABSL_LOCKS_EXCLUDED(mu_);
   // By full name, sorted.
-  const std::map<std::string, Member, std::less<>>& members() const {
-    return members_;
-  }
+  const ZipEntries& members() const { return members_; }
 
   // The content without verification of its checksum (a weight of gigabytes).
   // NOT_FOUND when there is no such member.
@@ -59,7 +53,6 @@ class ZipArchive {
 
  private:
   ZipArchive(std::string path, std::unique_ptr<const MappedFile> file);
-  absl::Status Index();
   bool ChecksumsHold() const;
 
   const std::string path_;
@@ -67,7 +60,7 @@ class ZipArchive {
   mutable absl::Mutex mu_;
   mutable MappedFile::Stamp right_ ABSL_GUARDED_BY(mu_);
   mutable MappedFile::Stamp wrong_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, Member, std::less<>> members_;
+  ZipEntries members_;
 };
 
 }  // namespace stoker
