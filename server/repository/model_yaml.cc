@@ -1,20 +1,19 @@
 // ApplyModelYaml and ChooseVersions: what the operator's model.yaml says.
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
-#include <limits>
 #include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/cpus.h"
 #include "base/status_macros.h"
 #include "repository/compile_yaml.h"
 #include "repository/default_buckets.h"
+#include "repository/device_yaml.h"
 #include "repository/dynamic_batching_yaml.h"
+#include "repository/inputs_yaml.h"
 #include "repository/model_repository.h"
 #include "repository/version_choice.h"
 #include "repository/yaml_value.h"
@@ -41,62 +40,6 @@ const std::vector<std::string>& FieldNames() {
       "weight",     "dynamic_batching", "parity",         "device",
       "graphs"};
   return *names;
-}
-
-// The whole numbers, or finite numbers, that a dtype holds and a double
-// represents.
-std::pair<double, double> ValueRange(DataType dtype) {
-  constexpr double kExact = 9007199254740992;  // 2^53
-  switch (dtype) {
-    case DataType::kBool:
-      return {0, 1};
-    case DataType::kUint8:
-      return {0, 255};
-    case DataType::kUint16:
-      return {0, 65535};
-    case DataType::kUint32:
-      return {0, 4294967295};
-    case DataType::kUint64:
-      return {0, kExact};
-    case DataType::kInt8:
-      return {-128, 127};
-    case DataType::kInt16:
-      return {-32768, 32767};
-    case DataType::kInt32:
-      return {-2147483648.0, 2147483647};
-    case DataType::kInt64:
-      return {-kExact, kExact};
-    case DataType::kFp16:
-      return {-65504, 65504};
-    case DataType::kFp32:
-    case DataType::kBf16:
-      return {-std::numeric_limits<float>::max(),
-              std::numeric_limits<float>::max()};
-    default:
-      return {std::numeric_limits<double>::lowest(),
-              std::numeric_limits<double>::max()};
-  }
-}
-
-// A number that an element of `dtype` can have.
-std::optional<double> ReadElement(const YamlValue& value, DataType dtype,
-                                  bool may_be_infinite) {
-  if (dtype == DataType::kBool &&
-      (value.text() == "true" || value.text() == "false")) {
-    return value.text() == "true" ? 1 : 0;
-  }
-  const std::optional<double> number = value.Number();
-  if (!number) return std::nullopt;
-  if (may_be_infinite && IsFloating(dtype) && std::isinf(*number)) {
-    return number;
-  }
-  const auto [least, most] = ValueRange(dtype);
-  const bool whole = IsFloating(dtype) || std::floor(*number) == *number;
-  if (whole && *number >= least && *number <= most) return number;
-  value.Error(absl::StrCat(IsFloating(dtype) ? "a number" : "a whole number",
-                           " from ", least, " to ", most, " (",
-                           std::string(DataTypeName(dtype)), ")"));
-  return std::nullopt;
 }
 
 bool IsDimensionName(const std::string& name) {
@@ -126,8 +69,8 @@ class SpecEditor {
       const bool reject = value->Choice({"eager", "reject"}) == 1;
       spec_.unmatched = reject ? Unmatched::kReject : Unmatched::kEager;
     }
-    if (const YamlValue* value = Find("device")) ReadDevices(*value);
-    if (const YamlValue* value = Find("graphs")) ReadGraphs(*value);
+    if (const YamlValue* value = Find("device")) ReadDevices(*value, spec_);
+    if (const YamlValue* value = Find("graphs")) ReadGraphs(*value, spec_);
     if (const YamlValue* value = Find("compile")) {
       ReadCompile(*value, folder_, spec_.on_gpu(), spec_.compile);
       if (spec_.compile.dynamic != DynamicForms::kNone &&
@@ -143,13 +86,14 @@ class SpecEditor {
     if (const YamlValue* value = Find("instances")) {
       value->ReadInt(1, 64, spec_.instances);
     }
-    if (const YamlValue* value = Find("cpus")) ReadCpus(*value);
-    if (const YamlValue* value = Find("numa_node")) ReadNumaNode(*value);
+    if (const YamlValue* value = Find("cpus")) ReadCpus(*value, spec_);
+    if (const YamlValue* value = Find("numa_node")) ReadNumaNode(*value, spec_);
     if (const YamlValue* value = Find("weight")) {
       value->ReadInt(1, 1000, spec_.weight);
     }
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
-    if (const YamlValue* value = Find("inputs")) ReadInputs(*value);
+    if (const YamlValue* value = Find("inputs"))
+      ReadInputs(*value, spec_.inputs);
     if (const YamlValue* value = Find("max_batch_size")) ReadMaxBatch(*value);
     const YamlValue* const buckets = Find("buckets");
     spec_.auto_buckets = buckets != nullptr && buckets->text() == "auto";
@@ -187,68 +131,6 @@ class SpecEditor {
       spec_.parity.rtol = spec_.parity.atol = kFloat16Tolerance;
       spec_.parity.rms = kFloat16Rms;
     }
-  }
-
-  void ReadDevices(const YamlValue& value) {
-    const std::vector<YamlValue> words =
-        value.is_list() ? *value.List() : std::vector<YamlValue>{value};
-    std::vector<Device> devices;
-    for (const YamlValue& word : words) {
-      const absl::StatusOr<Device> device = ParseDevice(word.text());
-      if (!device.ok()) return word.Error(kDeviceForms);
-      if (words.size() > 1 &&
-          (!device->is_gpu() || device->kind == Device::Kind::kAnyGpu)) {
-        return word.Error("GPUs by index or UUID in a list");
-      }
-      if (std::find(devices.begin(), devices.end(), *device) != devices.end()) {
-        return word.Error("each device once");
-      }
-      devices.push_back(*device);
-    }
-    if (devices.empty()) return value.Error(kDeviceForms, "an empty list");
-    spec_.devices = std::move(devices);
-  }
-
-  void ReadGraphs(const YamlValue& value) {
-    if (!value.is_map()) {
-      spec_.graphs.enabled =
-          value.Bool("true, false or {memory_mb: N}").value_or(true);
-      return;
-    }
-    const auto entries = value.Map({"memory_mb"});
-    if (!entries) return;
-    constexpr int64_t kMostMb = 1 << 20;
-    for (const auto& [name, field] : *entries) {
-      if (const auto mb = field.Int(1, kMostMb)) {
-        spec_.graphs.max_bytes = *mb << 20;
-      }
-    }
-  }
-
-  void ReadCpus(const YamlValue& value) {
-    const std::vector<YamlValue> lists =
-        value.is_list() ? *value.List() : std::vector<YamlValue>{value};
-    for (const YamlValue& list : lists) {
-      const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(list.text());
-      if (!cpus.ok()) return list.Error("CPUs such as \"0-3,8\"");
-      spec_.cpus.push_back(*cpus);
-    }
-    if (lists.size() != 1 &&
-        lists.size() != static_cast<size_t>(spec_.instances)) {
-      value.Error(absl::StrCat("CPUs for all instances, or a list with those "
-                               "of each of the ",
-                               spec_.instances),
-                  absl::StrCat("a list of ", lists.size()));
-    }
-  }
-
-  void ReadNumaNode(const YamlValue& value) {
-    if (!spec_.cpus.empty()) {
-      return value.Error("nothing beside cpus, which says more");
-    }
-    int node = 0;
-    value.ReadInt(0, 1023, node);
-    spec_.numa_node = node;
   }
 
   void ReadDimensions(const YamlValue& value) {
@@ -319,43 +201,6 @@ class SpecEditor {
                     : absl::StrCat("a dynamic axis (one of ",
                                    absl::StrJoin(known, ", "), ")"));
     return std::nullopt;
-  }
-
-  void ReadInputs(const YamlValue& value) {
-    std::vector<std::string> names;
-    for (const InputSpec& input : spec_.inputs) names.push_back(input.name);
-    const auto entries = value.Map(names);
-    if (!entries) return;
-    for (const auto& [name, entry] : *entries) {
-      const auto fields = entry.Map({"pad_value", "range"});
-      if (!fields) continue;
-      for (InputSpec& input : spec_.inputs) {
-        if (input.name != name) continue;
-        for (const auto& [key, field] : *fields) {
-          if (key == "pad_value") {
-            input.pad_value =
-                ReadElement(field, input.dtype, /*may_be_infinite=*/true)
-                    .value_or(0);
-          } else {
-            ReadRange(field, input);
-          }
-        }
-      }
-    }
-  }
-
-  static void ReadRange(const YamlValue& value, InputSpec& input) {
-    const auto ends = value.List();
-    if (!ends) return;
-    if (ends->size() != 2) return value.Error("[least, most]");
-    const auto least = ReadElement((*ends)[0], input.dtype, false);
-    const auto most = ReadElement((*ends)[1], input.dtype, false);
-    if (!least || !most) return;
-    if (*least > *most) {
-      return value.Error("[least, most]",
-                         absl::StrCat("[", *least, ", ", *most, "]"));
-    }
-    input.range.emplace(*least, *most);
   }
 
   void ReadParity(const YamlValue& value) {
