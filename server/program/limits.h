@@ -1,6 +1,6 @@
 // How much of a .pt2 archive is accepted from somebody nobody vouches for, all
 // of it in one place. The compile worker's reader holds to the same numbers
-// (tests/compiler/test_archive.py compares them).
+// (compiler/program/limits.py).
 #pragma once
 
 #include <cstddef>

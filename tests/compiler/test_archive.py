@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import zipfile
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 import torch
 
+from compiler.program import limits
 from compiler.program.archive import Archive, ArchiveError, load_program
 from compiler.program.graph_check import check_expression
 from tests.fakes import malicious_pt2
@@ -70,6 +72,19 @@ def test_a_copied_archive_may_have_any_name(base: Path, tmp_path: Path) -> None:
     other = tmp_path / "renamed.bin"
     other.write_bytes(base.read_bytes())
     assert load_program(other).state_dict.keys() == load_program(base).state_dict.keys()
+
+
+def test_limits_are_those_of_the_server() -> None:
+    text = (Path(__file__).parents[2] / "server/program/limits.h").read_text()
+    of_server = {
+        name: int(number) << int(shift or 0)
+        for name, number, shift in re.findall(
+            r"constexpr \w+ (k\w+) = (?:uint64_t\{)?(\d+)\}?(?: << (\d+))?;", text
+        )
+    }
+    for name, number in vars(limits).items():
+        if name.startswith("MAX_"):
+            assert number == of_server["k" + name.title().replace("_", "")], name
 
 
 def test_writing_to_a_weight_does_not_reach_the_file(base: Path) -> None:
