@@ -66,6 +66,19 @@ CUDA_FOLDER = "runner/cuda/"
 CUDA_ROOM = "runner_cuda"
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+# What is for people, for files or for other machines; all else is a duration, of Clock::Now().
+WALL_TIME = re.compile(r"\bWallNow\s*\(|\bsystem_clock\b|\b(gettimeofday|time)\s*\(\s*(nullptr|NULL|0|&)|\bCLOCK_REALTIME\b")
+WALL_TIME_FILES = {
+    "base/clock.cc",
+    "base/clock.h",
+    "base/step_proof_waits.cc",  # asks to be told of steps
+    "ctl/cache_commands.cc",  # ages of files
+    "main/main.cc",  # likewise
+    "metrics/recent_refusals.cc",
+    "models/model_manager.cc",  # the metric of when it was ready
+    "rpc/infer_call.cc",  # "last_inference" of the protocol
+    "status/status.cc",
+}
 REAL_TIME = re.compile(r"\babsl::(Now|GetCurrentTimeNanos|SleepFor)\s*\(")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
@@ -171,6 +184,8 @@ def file_violations(path: Path, server: Path, rooms: dict[str, Room], types: dic
                 yield f"{name}: sees {target}, but CUDA stays in {CUDA_FOLDER}"
     if room != "base" and REAL_TIME.search(COMMENT.sub("", path.read_text())):
         yield f"{name}: asks abseil for the time, expected base/clock.h"
+    if name not in WALL_TIME_FILES and WALL_TIME.search(COMMENT.sub("", path.read_text())):
+        yield f"{name}: asks for the time of day, which others may step; durations are Clock::Now()'s"
 
 
 def cmake_violations(server: Path, rooms: dict[str, Room]) -> Iterator[str]:
@@ -308,6 +323,10 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("status/x.cc", '#include "kernel_cache/k.h"', "status may not see kernel_cache"),
         ("models/x.cc", "auto t = absl::Now();", "expected base/clock.h"),
         ("models/x.cc", "absl::SleepFor(absl::Seconds(1));", "expected base/clock.h"),
+        ("models/x.cc", "auto t = clock.WallNow();", "asks for the time of day"),
+        ("rpc/x.cc", "auto t = std::chrono::system_clock::now();", "asks for the time of day"),
+        ("main/x.cc", "clock_gettime(CLOCK_REALTIME, &now);", "asks for the time of day"),
+        ("main/x.cc", "auto t = time(nullptr);", "asks for the time of day"),
         ("models/x.cc", '#include "model.h"', "expected a path from server/"),
         ("models/x.cc", '#include "models/none.h"', "does not exist"),
         ("models/x.cc", "#include <runner/executable.h>", "expected quotes"),

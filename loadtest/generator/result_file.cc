@@ -80,7 +80,7 @@ Json ResultJson(const Scenario& scenario, const std::string& address,
   Json json = {
       {"format", kFormat},
       {"tool", absl::StrCat("stoker-loadtest ", STOKER_VERSION)},
-      {"finished", absl::FormatTime(absl::RFC3339_sec, Clock::Real().Now(),
+      {"finished", absl::FormatTime(absl::RFC3339_sec, Clock::Real().WallNow(),
                                     absl::UTCTimeZone())},
       {"labels", labels},
       {"client_machine", MachineJson()},

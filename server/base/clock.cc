@@ -1,18 +1,23 @@
 #include "base/clock.h"
 
 #include "absl/time/clock.h"
+#include "base/step_proof_waits.h"
 
 namespace stoker {
 namespace {
 
 class RealClock : public Clock {
  public:
-  absl::Time Now() override { return absl::Now(); }
+  MonotonicTime Now() override { return StepProofWaits::Now(); }
+  absl::Time WallNow() override { return absl::Now(); }
 
   bool AwaitWithDeadline(absl::Mutex* mu, const absl::Condition& condition,
-                         absl::Time deadline) override {
-    return mu->AwaitWithDeadline(condition, deadline);
+                         MonotonicTime deadline) override {
+    return waits_.Await(mu, condition, deadline);
   }
+
+ private:
+  StepProofWaits waits_;
 };
 
 }  // namespace

@@ -6,12 +6,12 @@
 
 namespace stoker {
 
-void HeapTrimmer::Look(absl::Time now) {
+void HeapTrimmer::Look(MonotonicTime now) {
   if (Decide(mallinfo2().fordblks, now)) malloc_trim(0);
 }
 
-bool HeapTrimmer::Decide(size_t free_bytes, absl::Time now) {
-  if (since_ == absl::InfinitePast()) since_ = now;
+bool HeapTrimmer::Decide(size_t free_bytes, MonotonicTime now) {
+  if (since_ == MonotonicTime::InfinitePast()) since_ = now;
   least_ = std::min(least_, free_bytes);
   if (now - since_ < kPeriod) return false;
   const bool worthwhile = least_ >= kWorthwhileBytes;

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "absl/time/time.h"
+#include "base/monotonic_time.h"
 
 namespace stoker {
 
@@ -21,13 +22,13 @@ class HeapTrimmer {
   static constexpr size_t kWorthwhileBytes = size_t{64} << 20;
 
   // To be called every few seconds: trims the heap when it is worthwhile.
-  void Look(absl::Time now);
+  void Look(MonotonicTime now);
 
   // Whether to trim, with so many bytes free at the moment.
-  bool Decide(size_t free_bytes, absl::Time now);
+  bool Decide(size_t free_bytes, MonotonicTime now);
 
  private:
-  absl::Time since_ = absl::InfinitePast();  // of `least_`
+  MonotonicTime since_ = MonotonicTime::InfinitePast();  // of `least_`
   size_t least_ = std::numeric_limits<size_t>::max();
 };
 

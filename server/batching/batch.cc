@@ -120,7 +120,8 @@ int BatchRules::BucketAlone(const InferTask& task) const {
   return bucket;
 }
 
-Batch BatchRules::Begin(std::unique_ptr<InferTask> task, absl::Time now) const {
+Batch BatchRules::Begin(std::unique_ptr<InferTask> task,
+                        MonotonicTime now) const {
   Batch batch;
   batch.sizes = task->sizes;
   batch.rows = task->rows;
@@ -135,7 +136,7 @@ int BatchRules::LaneOf(const InferTask& task) const {
 }
 
 Batch BatchRules::Assemble(std::vector<std::unique_ptr<InferTask>> tasks,
-                           int bucket, absl::Time now) const {
+                           int bucket, MonotonicTime now) const {
   if (bucket < 0) return Begin(std::move(tasks.front()), now);
   Batch batch;
   batch.bucket = bucket;

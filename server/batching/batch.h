@@ -9,9 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
-#include "batching/batch_layout.h"
-#include "batching/batch_runner.h"
+#include "base/monotonic_time.h"
+#include "batching/batcher.h"
 #include "batching/infer_task.h"
 #include "batching/lanes.h"
 #include "tensor/shape_bucket.h"
@@ -23,9 +22,9 @@ struct Batch {
   // Per dimension, what the tasks need together: the sum of rows in the batch
   // dimension, the largest elsewhere.
   DimensionSizes sizes;
-  int bucket = -1;     // that the sizes are padded to; -1: none
-  int64_t rows = 0;    // of all tasks
-  absl::Time started;  // when it left the queue
+  int bucket = -1;        // that the sizes are padded to; -1: none
+  int64_t rows = 0;       // of all tasks
+  MonotonicTime started;  // when it left the queue
 };
 
 class BatchRules {
@@ -42,11 +41,11 @@ class BatchRules {
   // The smallest bucket that holds the task; -1: it runs in its own sizes.
   int BucketAlone(const InferTask& task) const;
   // A batch of one, in that bucket.
-  Batch Begin(std::unique_ptr<InferTask> task, absl::Time now) const;
+  Batch Begin(std::unique_ptr<InferTask> task, MonotonicTime now) const;
   // A batch of these tasks in the bucket that was planned for them; -1 only for
   // a task alone, which gets the smallest.
   Batch Assemble(std::vector<std::unique_ptr<InferTask>> tasks, int bucket,
-                 absl::Time now) const;
+                 MonotonicTime now) const;
 
   // The sizes that the batch's inputs get. INTERNAL when the bucket that the
   // runner matched does not hold the batch.

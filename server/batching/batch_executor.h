@@ -49,7 +49,7 @@ class BatchExecutor {
     absl::StatusOr<InferResult> answer;
   };
   struct Timing {
-    absl::Time begin, gathered, done;
+    MonotonicTime begin, gathered, done;
   };
 
   // One run. OK: `answers` holds one per task. An error: the batch failed as a

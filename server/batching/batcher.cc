@@ -58,7 +58,7 @@ struct Batcher::Impl {
   absl::Status Enqueue(std::unique_ptr<InferTask>& task);
   void SweepCancelled();
   absl::Status RunOnDeviceThread(int thread, std::function<void()> body);
-  void Stop(absl::Time deadline);
+  void Stop(MonotonicTime deadline);
 
   // What a device thread does next: one of the two, or neither.
   struct Job {
@@ -69,7 +69,7 @@ struct Batcher::Impl {
 
   // Why a device thread leaves the tasks that wait where they are.
   struct Wait {
-    absl::Time until = absl::InfinitePast();  // it does not
+    MonotonicTime until = MonotonicTime::InfinitePast();  // it does not
     uint64_t arrivals = 0;  // that had been when it decided to
   };
 
@@ -77,14 +77,15 @@ struct Batcher::Impl {
   bool AwaitJob(int thread, const Wait& wait);
   // The device's turn, where the calling thread is to run the task itself.
   std::optional<DeviceTurns::Turn> TurnHereLocked(const InferTask& task,
-                                                  absl::Time now)
+                                                  MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  absl::Status PushLocked(std::unique_ptr<InferTask>& task, absl::Time now)
+  absl::Status PushLocked(std::unique_ptr<InferTask>& task, MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // The caller has set runs_here.
-  void RunHere(std::unique_ptr<InferTask> task, absl::Time now,
+  void RunHere(std::unique_ptr<InferTask> task, MonotonicTime now,
                DeviceTurns::Turn turn) ABSL_LOCKS_EXCLUDED(mu);
-  Wait TakeBatchLocked(absl::Time now, Job& job, std::vector<EndedTask>& ended)
+  Wait TakeBatchLocked(MonotonicTime now, Job& job,
+                       std::vector<EndedTask>& ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Waits for a job; nullopt when there will be none any more.
   std::optional<Job> NextJob(int thread);
@@ -131,6 +132,16 @@ struct Batcher::Impl {
   // A thread that brought a task runs it, in device thread 0's stead.
   bool runs_here ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
+  bool joining ABSL_GUARDED_BY(mu) = false;
+  bool joined ABSL_GUARDED_BY(mu) = false;
+  // The timer sleeps until `timer_wake`, which is never later than the earliest
+  // deadline in the queue. It may be earlier: a task that ran leaves it as it
+  // is, so that a busy queue costs the timer one wake-up per timeout, not one
+  // per task.
+  MonotonicTime timer_wake ABSL_GUARDED_BY(mu) =
+      MonotonicTime::InfiniteFuture();
+  bool timer_changed ABSL_GUARDED_BY(mu) = false;
+  bool timer_stop ABSL_GUARDED_BY(mu) = false;
 
   ExpiryTimer timer;
   BatchExecutor here;  // of the thread that set runs_here
@@ -151,7 +162,7 @@ void Batcher::Impl::StartThreads() {
 absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
   if (absl::Status status = rules.CheckTask(*task); !status.ok()) return status;
   task->lane = rules.LaneOf(*task);
-  const absl::Time now = clock.Now();
+  const MonotonicTime now = clock.Now();
   std::optional<DeviceTurns::Turn> turn;
   {
     absl::MutexLock lock(&mu);
@@ -169,8 +180,8 @@ absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
 }
 
 std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
-    const InferTask& task, absl::Time now) {
-  if (running_jobs > 0 || !queue.empty() || !work.empty(0)) {
+    const InferTask& task, MonotonicTime now) {
+  if (running_jobs > 0 || !queue.empty() || !work[0].empty()) {
     return std::nullopt;
   }
   if (options.batching.max_queue_delay > absl::ZeroDuration() ||
@@ -185,7 +196,7 @@ std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
   return DeviceTurns::TryTake(ClientOf(0));
 }
 
-void Batcher::Impl::RunHere(std::unique_ptr<InferTask> task, absl::Time now,
+void Batcher::Impl::RunHere(std::unique_ptr<InferTask> task, MonotonicTime now,
                             DeviceTurns::Turn turn) {
   task->enqueued = now;
   here.Execute(rules.Begin(std::move(task), now));
@@ -197,10 +208,14 @@ void Batcher::Impl::RunHere(std::unique_ptr<InferTask> task, absl::Time now,
 }
 
 absl::Status Batcher::Impl::PushLocked(std::unique_ptr<InferTask>& task,
-                                       absl::Time now) {
+                                       MonotonicTime now) {
   const InferTask& pushed = *task;
   RETURN_IF_ERROR(queue.Push(task, now));
-  timer.WakeBy(std::min(pushed.deadline, pushed.expiry));
+  const MonotonicTime due = std::min(pushed.deadline, pushed.expiry);
+  if (due < timer_wake) {
+    timer_wake = due;
+    timer_changed = true;
+  }
   ++arrivals;
   UpdateLengthLocked();
   return absl::OkStatus();
@@ -236,7 +251,7 @@ absl::Status Batcher::Impl::RunOnDeviceThread(int thread,
       absl::StrCat("'", options.name, "' is stopping"));
 }
 
-void Batcher::Impl::Stop(absl::Time deadline) {
+void Batcher::Impl::Stop(MonotonicTime deadline) {
   std::vector<EndedTask> ended;
   {
     absl::MutexLock lock(&mu);
@@ -289,7 +304,7 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
   while (AwaitJob(thread, wait)) {
     Job job;
     job.turn = DeviceTurns::Take(ClientOf(thread));
-    const absl::Time now = clock.Now();
+    const MonotonicTime now = clock.Now();
     std::vector<EndedTask> ended;
     {
       absl::MutexLock lock(&mu);
@@ -313,12 +328,12 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
 bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   const auto has_job = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
     if (runs_here && thread == 0) return false;
-    return stopping || !work.empty(thread) ||
-           (!queue.empty() &&
-            (wait.until == absl::InfinitePast() || arrivals != wait.arrivals));
+    return stopping || !work[thread].empty() ||
+           (!queue.empty() && (wait.until == MonotonicTime::InfinitePast() ||
+                               arrivals != wait.arrivals));
   };
   absl::MutexLock lock(&mu);
-  if (wait.until == absl::InfinitePast()) {
+  if (wait.until == MonotonicTime::InfinitePast()) {
     mu.Await(absl::Condition(&has_job));
   } else {
     clock.AwaitWithDeadline(&mu, absl::Condition(&has_job), wait.until);
@@ -327,7 +342,7 @@ bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
 }
 
 Batcher::Impl::Wait Batcher::Impl::TakeBatchLocked(
-    absl::Time now, Job& job, std::vector<EndedTask>& ended) {
+    MonotonicTime now, Job& job, std::vector<EndedTask>& ended) {
   if (const uint64_t latest = costs.generation(); latest != planned_costs) {
     planner.SetCosts(costs.Estimates());
     planned_costs = latest;
@@ -348,13 +363,26 @@ void Batcher::Impl::FinishJob(const Job& job) {
   if (job.work != nullptr) job.work->state = DeviceWork::Item::State::kOver;
 }
 
-absl::Time Batcher::Impl::EndExpired(absl::Time now) {
-  std::vector<EndedTask> ended;
-  absl::Time next;
-  {
-    absl::MutexLock lock(&mu);
-    next = queue.TakeExpired(now, ended);
-    UpdateLengthLocked();
+void Batcher::Impl::TimerLoop() {
+  for (;;) {
+    {
+      const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
+        return timer_changed || timer_stop;
+      };
+      absl::MutexLock lock(&mu);
+      clock.AwaitWithDeadline(&mu, absl::Condition(&woken), timer_wake);
+      if (timer_stop) return;
+      timer_changed = false;
+    }
+    const MonotonicTime now = clock.Now();
+    std::vector<EndedTask> ended;
+    {
+      absl::MutexLock lock(&mu);
+      if (now < timer_wake) continue;
+      timer_wake = queue.TakeExpired(now, ended);
+      UpdateLengthLocked();
+    }
+    EndTasks(std::move(ended));
   }
   EndTasks(std::move(ended));
   return next;
@@ -381,7 +409,7 @@ absl::Status Batcher::RunOnDeviceThread(int thread,
   return impl_->RunOnDeviceThread(thread, std::move(work));
 }
 
-void Batcher::Stop(absl::Time deadline) { impl_->Stop(deadline); }
+void Batcher::Stop(MonotonicTime deadline) { impl_->Stop(deadline); }
 
 void Batcher::ResetCost(int bucket, absl::Duration run) {
   impl_->costs.Reset(bucket, run);

@@ -75,7 +75,7 @@ class Batcher {
   // Refuses new tasks, runs the queued ones until `deadline`, ends the rest
   // with UNAVAILABLE, joins the threads (a run that has begun is waited for).
   // Idempotent; a second call with an earlier deadline shortens the first.
-  void Stop(absl::Time deadline);
+  void Stop(MonotonicTime deadline);
 
   int queue_length() const;
 

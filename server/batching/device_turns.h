@@ -56,9 +56,10 @@ class DeviceTurns {
 
    private:
     friend class DeviceTurns;
-    Turn(Client* client, absl::Time start) : client_(client), start_(start) {}
+    Turn(Client* client, MonotonicTime start)
+        : client_(client), start_(start) {}
     Client* client_ = nullptr;
-    absl::Time start_;
+    MonotonicTime start_;
   };
 
   // Blocks until the client's turn comes.

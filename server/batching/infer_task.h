@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/monotonic_time.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
 
@@ -35,7 +36,7 @@ struct InferTask {
   DimensionSizes sizes;  // per dimension of the model
   int64_t rows = 1;      // sizes[batch], or 1
   // A task still queued then ends with UNAVAILABLE "Request timeout expired".
-  absl::Time deadline = absl::InfiniteFuture();
+  MonotonicTime deadline = MonotonicTime::InfiniteFuture();
   // How long it may wait in the queue, where the queue's policy lets the
   // request say so; infinite: it doesn't say.
   absl::Duration timeout = absl::InfiniteDuration();
@@ -55,9 +56,10 @@ struct InferTask {
   std::function<void(absl::StatusOr<InferResult>)> on_done;
 
   // Set by the Batcher.
-  absl::Time enqueued;
-  absl::Time expiry = absl::InfiniteFuture();  // of its time in the queue
-  int lane = -1;                               // batching/lanes.h
+  MonotonicTime enqueued;
+  MonotonicTime expiry =
+      MonotonicTime::InfiniteFuture();  // of its time in the queue
+  int lane = -1;                        // batching/lanes.h
 };
 
 }  // namespace stoker

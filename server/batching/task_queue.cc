@@ -39,11 +39,12 @@ const QueuePolicy& TaskQueue::PolicyOf(size_t level) const {
   return batching_.policies[std::min(level, batching_.policies.size() - 1)];
 }
 
-absl::Time TaskQueue::Due(const InferTask& task) {
+MonotonicTime TaskQueue::Due(const InferTask& task) {
   return std::min(task.deadline, task.expiry);
 }
 
-absl::Status TaskQueue::Push(std::unique_ptr<InferTask>& task, absl::Time now) {
+absl::Status TaskQueue::Push(std::unique_ptr<InferTask>& task,
+                             MonotonicTime now) {
   const size_t level = LevelOf(*task);
   const QueuePolicy& policy = PolicyOf(level);
   if (levels_[level].size() >= static_cast<size_t>(policy.max_queue_size)) {
@@ -58,7 +59,7 @@ absl::Status TaskQueue::Push(std::unique_ptr<InferTask>& task, absl::Time now) {
   return absl::OkStatus();
 }
 
-void TaskQueue::TakeOverdue(size_t level, size_t limit, absl::Time now,
+void TaskQueue::TakeOverdue(size_t level, size_t limit, MonotonicTime now,
                             std::vector<EndedTask>& ended) {
   const bool delays = level + 1 < levels_.size() &&
                       PolicyOf(level).timeout_action == TimeoutAction::kDelay;
@@ -77,7 +78,7 @@ void TaskQueue::TakeOverdue(size_t level, size_t limit, absl::Time now,
       ++kept;
       continue;
     } else if (delays && task->deadline > now) {
-      task->expiry = absl::InfiniteFuture();
+      task->expiry = MonotonicTime::InfiniteFuture();
       levels_.back().push_back(std::move(task));
       continue;
     } else {
@@ -88,7 +89,7 @@ void TaskQueue::TakeOverdue(size_t level, size_t limit, absl::Time now,
   tasks.erase(kept, end);
 }
 
-std::vector<Candidate> TaskQueue::Candidates(absl::Time now,
+std::vector<Candidate> TaskQueue::Candidates(MonotonicTime now,
                                              std::vector<EndedTask>& ended) {
   std::vector<Candidate> candidates;
   candidates.reserve(std::min(size_, kWindow));
@@ -140,7 +141,7 @@ std::vector<std::unique_ptr<InferTask>> TaskQueue::Remove(
 }
 
 TaskQueue::Taken TaskQueue::TakeBatch(const BatchRules& rules,
-                                      BatchPlanner& planner, absl::Time now,
+                                      BatchPlanner& planner, MonotonicTime now,
                                       bool may_wait,
                                       std::vector<EndedTask>& ended) {
   const std::vector<Candidate> candidates = Candidates(now, ended);
@@ -149,7 +150,7 @@ TaskQueue::Taken TaskQueue::TakeBatch(const BatchRules& rules,
   if (may_wait && plan.gains_by_waiting &&
       !IsPreferred(batching_.preferred_batch_sizes, plan.rows)) {
     const InferTask& first = Front();
-    const absl::Time until = first.enqueued + batching_.max_queue_delay;
+    const MonotonicTime until = first.enqueued + batching_.max_queue_delay;
     if (until > now) return {std::nullopt, std::min(until, Due(first))};
   }
   return {rules.Assemble(Remove(plan.tasks), plan.bucket, now)};
@@ -157,13 +158,14 @@ TaskQueue::Taken TaskQueue::TakeBatch(const BatchRules& rules,
 
 void TaskQueue::TakeCancelled(std::vector<EndedTask>& ended) {
   for (size_t level = 0; level < levels_.size(); ++level) {
-    TakeOverdue(level, levels_[level].size(), absl::InfinitePast(), ended);
+    TakeOverdue(level, levels_[level].size(), MonotonicTime::InfinitePast(),
+                ended);
   }
 }
 
-absl::Time TaskQueue::TakeExpired(absl::Time now,
-                                  std::vector<EndedTask>& ended) {
-  absl::Time earliest = absl::InfiniteFuture();
+MonotonicTime TaskQueue::TakeExpired(MonotonicTime now,
+                                     std::vector<EndedTask>& ended) {
+  MonotonicTime earliest = MonotonicTime::InfiniteFuture();
   for (size_t level = 0; level < levels_.size(); ++level) {
     TakeOverdue(level, levels_[level].size(), now, ended);
   }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/time.h"
+#include "base/monotonic_time.h"
 #include "batching/batch.h"
 #include "batching/batch_planner.h"
 #include "batching/infer_task.h"
@@ -36,35 +36,36 @@ class TaskQueue {
 
   // Takes the task on OK and sets its expiry from `now`. UNAVAILABLE "Exceeds
   // maximum queue size" when its priority level is full.
-  absl::Status Push(std::unique_ptr<InferTask>& task, absl::Time now);
+  absl::Status Push(std::unique_ptr<InferTask>& task, MonotonicTime now);
 
   struct Taken {
     std::optional<Batch> batch;
     // Without a batch: the first task may wait until then for company.
-    absl::Time wait_until = absl::InfiniteFuture();
+    MonotonicTime wait_until = MonotonicTime::InfiniteFuture();
   };
   // The batch that is to run now. Cancelled and expired tasks on the way go to
   // `ended`. `may_wait`: there may be none yet, for a fuller one.
   Taken TakeBatch(const BatchRules& rules, BatchPlanner& planner,
-                  absl::Time now, bool may_wait, std::vector<EndedTask>& ended);
+                  MonotonicTime now, bool may_wait,
+                  std::vector<EndedTask>& ended);
 
   void TakeCancelled(std::vector<EndedTask>& ended);
   // Also moves the tasks behind all others whose policy delays them. Returns
   // when the next task's time is over.
-  absl::Time TakeExpired(absl::Time now, std::vector<EndedTask>& ended);
+  MonotonicTime TakeExpired(MonotonicTime now, std::vector<EndedTask>& ended);
   void TakeAll(const absl::Status& status, std::vector<EndedTask>& ended);
 
  private:
   using Tasks = std::deque<std::unique_ptr<InferTask>>;
   // When the task has to leave its place in the queue.
-  static absl::Time Due(const InferTask& task);
+  static MonotonicTime Due(const InferTask& task);
   const QueuePolicy& PolicyOf(size_t level) const;
   size_t LevelOf(const InferTask& task) const;
   // Takes out of a level's first `limit` tasks whoever is cancelled or whose
   // time is over.
-  void TakeOverdue(size_t level, size_t limit, absl::Time now,
+  void TakeOverdue(size_t level, size_t limit, MonotonicTime now,
                    std::vector<EndedTask>& ended);
-  std::vector<Candidate> Candidates(absl::Time now,
+  std::vector<Candidate> Candidates(MonotonicTime now,
                                     std::vector<EndedTask>& ended);
   // The tasks at these ascending positions of all levels together.
   std::vector<std::unique_ptr<InferTask>> Remove(

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "base/files.h"
+#include "base/monotonic_time.h"
 #include "compile_broker/compile_broker.h"
 #include "compile_broker/supervisor_inbox.h"
 
@@ -44,8 +44,8 @@ struct CompileJob {
   State state = State::kQueued;
 
   // kElsewhere.
-  absl::Time found_locked;
-  absl::Time next_look;  // when the lock is tried again
+  MonotonicTime found_locked;
+  MonotonicTime next_look;  // when the lock is tried again
 
   // kLocked and kRunning.
   std::unique_ptr<FileLock> lock;
@@ -53,8 +53,8 @@ struct CompileJob {
   // kRunning.
   int64_t id = 0;  // in the protocol; a new one for each try
   std::string staging_folder;
-  absl::Time sent;
-  absl::Time deadline;
+  MonotonicTime sent;
+  MonotonicTime deadline;
 };
 
 }  // namespace stoker

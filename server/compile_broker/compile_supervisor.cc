@@ -69,7 +69,7 @@ void CompileSupervisor::Shutdown(News news) {
     for (const Submission& submission : news.submissions) {
       submission.done(stopped);
     }
-    news = inbox_.Wait(clock_, absl::InfinitePast());
+    news = inbox_.Wait(clock_, MonotonicTime::InfinitePast());
   } while (!news.submissions.empty());
   metrics_.SetQueue(0, 0, failures_.parked());
 }
@@ -151,7 +151,7 @@ void CompileSupervisor::OnFailed(CompileJob& job, const WorkerReply& reply) {
 // ---- what time brings ----
 
 void CompileSupervisor::CheckDeadlines() {
-  const absl::Time now = clock_.Now();
+  const MonotonicTime now = clock_.Now();
   if (worker_.StartIsOverdue()) {
     OnWorkerLost(absl::StrCat("not ready after ",
                               absl::FormatDuration(options_.start_timeout)));
@@ -165,7 +165,7 @@ void CompileSupervisor::CheckDeadlines() {
 }
 
 void CompileSupervisor::OnStuckWorker() {
-  const absl::Time now = clock_.Now();
+  const MonotonicTime now = clock_.Now();
   spdlog::warn("compile worker {}: a job has had no answer for {}, killing it",
                worker_.pid(),
                absl::FormatDuration(options_.job_timeout + kTimeoutGrace));
@@ -178,8 +178,8 @@ void CompileSupervisor::OnStuckWorker() {
   });
 }
 
-absl::Time CompileSupervisor::NextDeadline() const {
-  absl::Time next = worker_.NextDeadline();
+MonotonicTime CompileSupervisor::NextDeadline() const {
+  MonotonicTime next = worker_.NextDeadline();
   queue_.ForEach([&](const CompileJob& job) {
     if (job.state == CompileJob::State::kElsewhere) {
       next = std::min(next, job.next_look);
@@ -195,7 +195,7 @@ absl::Time CompileSupervisor::NextDeadline() const {
 // ---- queue ----
 
 void CompileSupervisor::Dispatch() {
-  const absl::Time now = clock_.Now();
+  const MonotonicTime now = clock_.Now();
   queue_.ForEach(CompileJob::State::kElsewhere, [&](CompileJob& job) {
     if (now >= job.next_look) Acquire(job);
   });
@@ -322,7 +322,7 @@ void CompileSupervisor::OnWorkerLost(std::string_view how) {
   if (!started) return OnFailedStart();
   const std::string words(lost.message());
   spdlog::warn("{}", words);
-  const absl::Time now = clock_.Now();
+  const MonotonicTime now = clock_.Now();
   queue_.ForEach(CompileJob::State::kRunning, [&](CompileJob& job) {
     metrics_.Ended("crashed", now - job.sent);
     RetryOrFail(job, FailureStatus(job.request, "crashed", words));

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/monotonic_time.h"
 #include "compile_broker/compile_broker.h"
 #include "compile_broker/compile_job.h"
 #include "compile_broker/compile_metrics.h"
@@ -57,7 +58,7 @@ class CompileSupervisor {
   // What time brings.
   void CheckDeadlines();
   void OnStuckWorker();
-  absl::Time NextDeadline() const;
+  MonotonicTime NextDeadline() const;
 
   // Queue.
   void Dispatch();

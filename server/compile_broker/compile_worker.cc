@@ -77,8 +77,8 @@ bool CompileWorker::IsOfThisRun(const WorkerEvent& event) const {
 
 void CompileWorker::NoteIdleness(bool has_nothing_to_do) {
   if (!ready() || !has_nothing_to_do) {
-    idle_since_ = absl::InfiniteFuture();
-  } else if (idle_since_ == absl::InfiniteFuture()) {
+    idle_since_ = MonotonicTime::InfiniteFuture();
+  } else if (idle_since_ == MonotonicTime::InfiniteFuture()) {
     idle_since_ = clock_.Now();
   }
 }
@@ -94,10 +94,10 @@ void CompileWorker::LetGoIfIdle() {
   Drop();
 }
 
-absl::Time CompileWorker::NextDeadline() const {
+MonotonicTime CompileWorker::NextDeadline() const {
   if (starting()) return start_deadline_;
   if (ready()) return idle_since_ + options_.idle_timeout;
-  return absl::InfiniteFuture();
+  return MonotonicTime::InfiniteFuture();
 }
 
 absl::Status CompileWorker::Lose(std::string_view what) {

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/monotonic_time.h"
 #include "compile_broker/compile_broker.h"
 #include "compile_broker/compile_metrics.h"
 #include "compile_broker/compile_worker_process.h"
@@ -60,9 +61,9 @@ class CompileWorker {
   // A polite end, which is no loss.
   void LetGoIfIdle();
   // Infinite when time alone changes nothing.
-  absl::Time NextDeadline() const;
+  MonotonicTime NextDeadline() const;
   // When it may be started.
-  absl::Time next_start() const { return next_start_; }
+  MonotonicTime next_start() const { return next_start_; }
 
   // Ends it, or what is left of it; the next start waits. UNAVAILABLE with
   // `what` and the worker's last words. One that was starting counts as a
@@ -87,9 +88,10 @@ class CompileWorker {
   std::unique_ptr<CompileWorkerProcess> process_;
   State state_ = State::kNone;
   int run_ = 0;
-  absl::Time start_deadline_;
-  absl::Time idle_since_ = absl::InfiniteFuture();  // future: not idle
-  absl::Time next_start_ = absl::InfinitePast();
+  MonotonicTime start_deadline_;
+  MonotonicTime idle_since_ =
+      MonotonicTime::InfiniteFuture();  // future: not idle
+  MonotonicTime next_start_ = MonotonicTime::InfinitePast();
   int losses_ = 0;         // since the last job that it answered
   int failed_starts_ = 0;  // since the last one that became ready
   absl::Status start_failure_;

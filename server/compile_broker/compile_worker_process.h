@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/monotonic_time.h"
 #include "base/process_pipes.h"
 #include "base/subprocess.h"
 #include "base/thread.h"
@@ -79,7 +80,7 @@ class CompileWorkerProcess {
   std::string fault_;         // why the worker was killed
   std::string reply_so_far_;  // of a line that is not complete
   std::string log_so_far_;
-  absl::Time kill_at_ = absl::InfiniteFuture();
+  MonotonicTime kill_at_ = MonotonicTime::InfiniteFuture();
 
   mutable absl::Mutex mu_;
   // What `pipes_` has not been given yet.

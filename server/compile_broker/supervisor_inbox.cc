@@ -17,7 +17,7 @@ void SupervisorInbox::Stop() {
   news_.stopping = true;
 }
 
-News SupervisorInbox::Wait(Clock& clock, absl::Time deadline) {
+News SupervisorInbox::Wait(Clock& clock, MonotonicTime deadline) {
   absl::MutexLock lock(&mu_);
   clock.AwaitWithDeadline(
       &mu_, absl::Condition(this, &SupervisorInbox::HasNews), deadline);

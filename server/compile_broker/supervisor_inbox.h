@@ -41,7 +41,7 @@ class SupervisorInbox {
 
   // Waits until there is something or `deadline` has passed, and takes all
   // there is. After Stop it returns at once.
-  News Wait(Clock& clock, absl::Time deadline);
+  News Wait(Clock& clock, MonotonicTime deadline);
 
  private:
   bool HasNews() const ABSL_SHARED_LOCKS_REQUIRED(mu_);

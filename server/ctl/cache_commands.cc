@@ -94,7 +94,7 @@ absl::StatusOr<int> CacheCommands::List() const {
   }
   TextTable table(
       {"KEY", "MODEL", "BUCKET", "LAYER", "SIZE", "COMPILE", "USED", "NOTES"});
-  const absl::Time now = clock.Now();
+  const absl::Time now = clock.WallNow();
   for (const EntryInfo& entry : found) {
     table.Add({entry.key.Short(), entry.model, entry.bucket,
                LayerName(entry.layer), HumanBytes(entry.bytes),
@@ -120,7 +120,7 @@ absl::StatusOr<int> CacheCommands::Show(const std::string& prefix) const {
   head.Add({"folder", layer.EntryFolder(entry.key)});
   head.Add({"size", HumanBytes(entry.bytes)});
   head.Add({"compile", SecondsText(entry.compile_seconds)});
-  head.Add({"last used", HumanAge(entry.last_used, clock.Now())});
+  head.Add({"last used", HumanAge(entry.last_used, clock.WallNow())});
   Print(head.Text());
   PrintMembers("factors of the key", entry.manifest.value("factors", Json()));
   PrintMembers("toolchain", entry.manifest.value("toolchain", Json()));
@@ -250,7 +250,7 @@ absl::StatusOr<int> CacheCommands::Stats() const {
 
 absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
                                            bool dry_run) const {
-  const absl::Time now = clock.Now();
+  const absl::Time now = clock.WallNow();
   if (!dry_run) {
     RETURN_IF_ERROR(entries.writable());
     const CacheUse use = entries.Evict(limits, now);

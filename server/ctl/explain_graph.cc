@@ -139,7 +139,7 @@ class Progress {
 
  private:
   const std::string what_;
-  const absl::Time begin_ = Clock::Real().Now();
+  const MonotonicTime begin_ = Clock::Real().Now();
   std::string heard_;  // of a line that has no end yet
 };
 

@@ -71,7 +71,7 @@ constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
 // Blocks until SIGTERM or SIGINT, which the caller has blocked in every thread,
 // and keeps house meanwhile.
 int WaitForSignal(const sigset_t& signals,
-                  absl::FunctionRef<void(absl::Time)> keep_house,
+                  absl::FunctionRef<void(MonotonicTime)> keep_house,
                   Clock& clock) {
   const timespec interval = {.tv_sec = 5, .tv_nsec = 0};
   for (;;) {
@@ -96,7 +96,7 @@ class Watchdog {
   Watchdog(ServiceManager& services, std::string own_address)
       : services_(services), own_address_(std::move(own_address)) {}
 
-  void Look(absl::Time now) {
+  void Look(MonotonicTime now) {
     if (!services_.watchdog().has_value() || now < next_) return;
     const absl::StatusOr<bool> lives =
         AskHealth(own_address_, "liveness", *services_.watchdog() / 4);
@@ -112,7 +112,7 @@ class Watchdog {
  private:
   ServiceManager& services_;
   const std::string own_address_;
-  absl::Time next_ = absl::InfinitePast();
+  MonotonicTime next_ = MonotonicTime::InfinitePast();
 };
 
 // One line for `systemctl status`.
@@ -145,7 +145,7 @@ absl::StatusOr<int> AwaitRepository(const ModelRepository& repository,
                                     const sigset_t& signals, Clock& clock) {
   absl::Status status = repository.CheckRoot();
   if (status.ok()) return 0;
-  const absl::Time deadline = clock.Now() + wait;
+  const MonotonicTime deadline = clock.Now() + wait;
   spdlog::info("{}; waiting for it, {} at most", Std(status.message()),
                absl::FormatDuration(wait));
   while (clock.Now() < deadline) {
@@ -293,15 +293,15 @@ int Serve(const Options& options) {
     manager.Start();
     HeapTrimmer trimmer;
     Watchdog watchdog(services, OwnAddress(options.listen, (*rpc)->port()));
-    absl::Time next_eviction = clock.Now() + absl::Seconds(5);
-    const auto keep_house = [&](absl::Time now) {
+    MonotonicTime next_eviction = clock.Now() + absl::Seconds(5);
+    const auto keep_house = [&](MonotonicTime now) {
       trimmer.Look(now);
       gpus.UpdateMetrics();
       Subprocess::ReapOrphans();
       watchdog.Look(now);
       services.TellStatus(ServiceStatus(manager));
       if (now < next_eviction) return;
-      (*cache)->entries().Evict(options.cache_limits, now);
+      (*cache)->entries().Evict(options.cache_limits, clock.WallNow());
       next_eviction = now + kEvictionInterval;
     };
     signal = WaitForSignal(signals, keep_house, clock);
@@ -309,7 +309,7 @@ int Serve(const Options& options) {
   services.Tell("STOPPING=1");
   const bool gpu_lost = *signal == GpuGuard::kSignal;
   if (gpu_lost) GpuGuard::EndWithin(options.drain + absl::Seconds(1));
-  const absl::Time deadline = clock.Now() + options.drain;
+  const MonotonicTime deadline = clock.Now() + options.drain;
   spdlog::info("{}: draining for at most {}",
                gpu_lost ? "a GPU is lost" : strsignal(*signal),
                absl::FormatDuration(options.drain));

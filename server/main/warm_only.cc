@@ -46,13 +46,13 @@ bool AllSettled(const ModelManager& manager) {
 
 class Progress {
  public:
-  Progress(absl::Time start, int fd)
+  Progress(MonotonicTime start, int fd)
       : start_(start), terminal_(isatty(fd) == 1), fd_(fd) {}
   ~Progress() {
     if (terminal_) dprintf(fd_, "\r\033[K");
   }
 
-  void Show(const ModelManager& manager, absl::Time now) {
+  void Show(const ModelManager& manager, MonotonicTime now) {
     int settled = 0;
     int all = 0;
     std::string doing;
@@ -96,7 +96,7 @@ class Progress {
                : 79u;
   }
 
-  const absl::Time start_;
+  const MonotonicTime start_;
   const bool terminal_;
   const int fd_;
   int shown_ = -1;
@@ -144,7 +144,7 @@ int Summarise(const ModelManager& manager, absl::Duration took) {
 }  // namespace
 
 int WarmOnly(ModelManager& manager, const sigset_t& signals, Clock& clock) {
-  const absl::Time start = clock.Now();
+  const MonotonicTime start = clock.Now();
   manager.Start();
   bool interrupted = false;
   {

@@ -88,7 +88,7 @@ class Socket {
 };
 
 // Whether the socket is ready before `limit`.
-bool Await(int fd, short events, absl::Time limit) {
+bool Await(int fd, short events, MonotonicTime limit) {
   while (true) {
     const int64_t left = absl::ToInt64Milliseconds(limit - Clock::Real().Now());
     if (left <= 0) return false;
@@ -99,7 +99,7 @@ bool Await(int fd, short events, absl::Time limit) {
   }
 }
 
-std::unique_ptr<Socket> Connect(const Url& url, absl::Time limit) {
+std::unique_ptr<Socket> Connect(const Url& url, MonotonicTime limit) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -124,7 +124,7 @@ std::unique_ptr<Socket> Connect(const Url& url, absl::Time limit) {
   return connected;
 }
 
-bool SendAll(int fd, absl::string_view bytes, absl::Time limit) {
+bool SendAll(int fd, absl::string_view bytes, MonotonicTime limit) {
   while (!bytes.empty()) {
     if (!Await(fd, POLLOUT, limit)) return false;
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -135,7 +135,7 @@ bool SendAll(int fd, absl::string_view bytes, absl::Time limit) {
 }
 
 // Everything up to the end of the connection.
-bool ReceiveAll(int fd, std::string* bytes, absl::Time limit) {
+bool ReceiveAll(int fd, std::string* bytes, MonotonicTime limit) {
   char buffer[1 << 16];
   while (bytes->size() < kMaxPageBytes) {
     if (!Await(fd, POLLIN, limit)) return false;
@@ -236,7 +236,7 @@ std::optional<double> Quantile(const std::map<double, double>& buckets,
 absl::StatusOr<std::string> HttpGet(const std::string& url,
                                     absl::Duration timeout) {
   ASSIGN_OR_RETURN(const Url parts, ParseUrl(url));
-  const absl::Time limit = Clock::Real().Now() + timeout;
+  const MonotonicTime limit = Clock::Real().Now() + timeout;
   const auto failed = [&](const char* got) {
     return absl::UnavailableError(
         absl::StrCat("expected a page at ", url, ", got ", got));

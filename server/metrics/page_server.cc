@@ -15,9 +15,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/notification.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/absl_view.h"
+#include "base/clock.h"
 #include "base/status_macros.h"
 
 namespace stoker {
@@ -154,14 +155,21 @@ absl::Status PageServer::Listen(const std::string& address) {
 // two seconds without one. Knocking ends that wait.
 PageServer::~PageServer() {
   if (server_ == nullptr) return;
-  absl::Notification stopped;
-  std::thread knocking([this, &stopped] {
+  absl::Mutex mu;
+  bool stopped = false;
+  Clock& clock = Clock::Real();
+  std::thread knocking([&] {
+    absl::MutexLock lock(&mu);
     do {
       Knock(host_, port_);
-    } while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(5)));
+    } while (!clock.AwaitWithDeadline(&mu, absl::Condition(&stopped),
+                                      clock.Now() + absl::Milliseconds(5)));
   });
   mg_stop(server_);
-  stopped.Notify();
+  {
+    absl::MutexLock lock(&mu);
+    stopped = true;
+  }
   knocking.join();
 }
 

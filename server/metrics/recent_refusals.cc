@@ -8,7 +8,7 @@ namespace stoker {
 
 void RecentRefusals::Add(std::string_view what, std::string_view of,
                          std::string_view label, std::string_view reason) {
-  Refusal refusal{clock_.Now(), std::string(what), ValidUtf8(of),
+  Refusal refusal{clock_.WallNow(), std::string(what), ValidUtf8(of),
                   std::string(label),
                   ValidUtf8(reason.substr(0, kMaxReasonBytes))};
   if (reason.size() > kMaxReasonBytes) refusal.reason += "…";

@@ -47,7 +47,7 @@ absl::StatusOr<absl::Duration> ArtifactOpener::RunOnce(
   for (size_t thread = 0; thread < executables.size(); ++thread) {
     RETURN_IF_ERROR(version_.device_threads.Run(
         static_cast<int>(thread), [&](ExecutionContext& context) {
-          const absl::Time start = clock.Now();
+          const MonotonicTime start = clock.Now();
           absl::Status ran = executables[thread]->Run(context, inputs).status();
           shortest = std::min(shortest, clock.Now() - start);
           return ran;
@@ -62,7 +62,7 @@ ArtifactOpener::OpenOnEachThread(const CacheEntry& entry) const {
   std::vector<std::shared_ptr<Executable>> executables;
   const std::string& folder = entry.verified->path();
   for (int thread = 0; thread < version_.device_threads.count(); ++thread) {
-    const absl::Time start = clock.Now();
+    const MonotonicTime start = clock.Now();
     const ExecutableTiers::OnDevice& device = version_.tiers.device(thread);
     auto opened = device.place.loader->OpenAot(folder, device.weights);
     if (!opened.ok()) {

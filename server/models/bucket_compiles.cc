@@ -131,7 +131,7 @@ void BucketCompiles::Submit(const WarmupStep& step) {
       step.request,
       [inbox = inbox_, bucket,
        clock = version_.deps.clock](std::string_view phase) {
-        const absl::Time now = clock->Now();
+        const MonotonicTime now = clock->Now();
         absl::MutexLock lock(&inbox->mu);
         inbox->phases[static_cast<size_t>(bucket)] = {std::string(phase), now};
       },
@@ -154,7 +154,7 @@ std::vector<BucketCompiles::Compiled> BucketCompiles::Await() {
       return !inbox->arrivals.empty() || inbox->stopping;
     };
     version_.deps.clock->AwaitWithDeadline(&inbox_->mu, absl::Condition(&awake),
-                                           absl::InfiniteFuture());
+                                           MonotonicTime::InfiniteFuture());
     arrived.swap(inbox_->arrivals);
   }
   std::vector<Compiled> compiled;

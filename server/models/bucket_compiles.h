@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/monotonic_time.h"
 #include "models/bucket_promoter.h"
 #include "models/compile_budget.h"
 #include "models/version_parts.h"
@@ -48,7 +49,7 @@ class BucketCompiles {
   // From any thread.
   struct Phase {
     std::string name;
-    absl::Time since = absl::InfinitePast();
+    MonotonicTime since = MonotonicTime::InfinitePast();
   };
   Phase PhaseOf(int bucket) const;
 
@@ -79,9 +80,9 @@ class BucketCompiles {
   const BucketTable table_;
   const bool limited_;
 
-  std::deque<const WarmupStep*> wanted_;         // not asked for yet
-  std::vector<int> attempts_;                    // by bucket
-  absl::Time submitted_ = absl::InfinitePast();  // the last compile
+  std::deque<const WarmupStep*> wanted_;  // not asked for yet
+  std::vector<int> attempts_;             // by bucket
+  MonotonicTime submitted_ = MonotonicTime::InfinitePast();  // the last compile
   CompileBudget budget_;
   const std::shared_ptr<Inbox> inbox_;
 };

@@ -110,7 +110,7 @@ absl::Status CandidateCheck::CheckParity(Executable& eager,
       return absl::OkStatus();
     }
   }
-  const absl::Time start = deps_.clock->Now();
+  const MonotonicTime start = deps_.clock->Now();
   for (const Case& one : cases) {
     if (!verdict.refusal.empty()) break;
     if (verdict.cases.size() >= kFewestCases &&
@@ -264,7 +264,7 @@ absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
     const DimensionSizes& sizes) const {
   const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
   ProfitMeasurement measured;
-  const absl::Time start = deps_.clock->Now();
+  const MonotonicTime start = deps_.clock->Now();
   while (!IsEnough(measured, deps_.clock->Now() - start, ProfitOptions())) {
     RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) {
       return MeasurePairs(incumbent, candidate, context, inputs, *deps_.clock,

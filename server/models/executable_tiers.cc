@@ -60,7 +60,8 @@ std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
   std::shared_ptr<Executable> compiled = slot.executable(thread);
   if (compiled == nullptr) return std::nullopt;
   const bool dynamic = index >= buckets();
-  const absl::Time start = dynamic ? deps_.clock->Now() : absl::InfinitePast();
+  const MonotonicTime start =
+      dynamic ? deps_.clock->Now() : MonotonicTime::InfinitePast();
   BatchRunner::Outcome outcome{compiled->Run(context, inputs),
                                compiled->tier()};
   if (outcome.tier == "graph" && !outcome.result.ok() &&

@@ -132,7 +132,7 @@ absl::StatusOr<GraphCapture::Captured> GraphCapture::CaptureOnEachThread(
   for (size_t thread = 0; thread < threads; ++thread) {
     int64_t& taken =
         device_bytes[thread / static_cast<size_t>(version_.spec.instances)];
-    const absl::Time start = clock.Now();
+    const MonotonicTime start = clock.Now();
     ASSIGN_OR_RETURN(CapturedGraph graph,
                      CaptureOn(static_cast<int>(thread), step.bucket, inputs,
                                max_bytes - taken));

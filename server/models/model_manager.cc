@@ -134,7 +134,7 @@ struct ModelManager::Impl {
                                       int64_t version) const;
   void Rebucket();
   void Load(const std::shared_ptr<Managed>& managed);
-  void Unload(Managed& managed, absl::Time deadline);
+  void Unload(Managed& managed, MonotonicTime deadline);
   void Loaded(Managed& managed, const absl::Status& status);
   void WarmedUp(Managed& managed);
   // 1 for the state that a version is in.
@@ -172,7 +172,8 @@ struct ModelManager::Impl {
   mutable absl::Mutex mu;
   std::deque<std::function<void()>> events ABSL_GUARDED_BY(mu);
   bool draining ABSL_GUARDED_BY(mu) = false;
-  absl::Time drain_deadline ABSL_GUARDED_BY(mu) = absl::InfiniteFuture();
+  MonotonicTime drain_deadline ABSL_GUARDED_BY(mu) =
+      MonotonicTime::InfiniteFuture();
   bool ready ABSL_GUARDED_BY(mu) = false;
   std::shared_ptr<const Published> published ABSL_GUARDED_BY(mu) =
       std::make_shared<Published>();
@@ -182,11 +183,12 @@ struct ModelManager::Impl {
 };
 
 void ModelManager::Impl::Run() {
-  absl::Time next_poll = deps.clock->Now();
-  absl::Time next_save = next_poll + kTrafficInterval;
+  MonotonicTime next_poll = deps.clock->Now();
+  MonotonicTime next_save = next_poll + kTrafficInterval;
   const bool rebuckets = options.rebucket_interval > absl::ZeroDuration();
-  absl::Time next_rebucket = rebuckets ? next_poll + options.rebucket_interval
-                                       : absl::InfiniteFuture();
+  MonotonicTime next_rebucket = rebuckets
+                                    ? next_poll + options.rebucket_interval
+                                    : MonotonicTime::InfiniteFuture();
   while (true) {
     std::deque<std::function<void()>> now;
     bool stop = false;
@@ -216,7 +218,7 @@ void ModelManager::Impl::Run() {
       Poll();
       next_poll = options.poll_interval > absl::ZeroDuration()
                       ? deps.clock->Now() + options.poll_interval
-                      : absl::InfiniteFuture();
+                      : MonotonicTime::InfiniteFuture();
     }
     Reconcile();
     Publish();
@@ -413,7 +415,7 @@ void ModelManager::Impl::Loaded(Managed& managed, const absl::Status& status) {
   if (managed.state != VersionState::kLoading) return;  // unloaded meanwhile
   if (!status.ok()) {
     Transition(managed, VersionState::kFailed, std::string(status.message()));
-    managed.running->Stop(absl::InfinitePast());
+    managed.running->Stop(MonotonicTime::InfinitePast());
     managed.loader.Join();
     managed.running.reset();
     return;
@@ -425,7 +427,7 @@ void ModelManager::Impl::Loaded(Managed& managed, const absl::Status& status) {
              serve_now ? VersionState::kServing : VersionState::kWarming);
 }
 
-void ModelManager::Impl::Unload(Managed& managed, absl::Time deadline) {
+void ModelManager::Impl::Unload(Managed& managed, MonotonicTime deadline) {
   if (managed.state == VersionState::kServing) {
     Transition(managed, VersionState::kDraining);
     Publish();  // no new request finds it
@@ -514,14 +516,14 @@ void ModelManager::Impl::Publish() {
     index.swap(lines);  // the old ones are freed without the lock
   }
   if (became_ready) {
-    metrics.Gauge(metric::kReadyTimestamp)
-        .Set(absl::ToDoubleSeconds(deps.clock->Now() - absl::UnixEpoch()));
+    deps.metrics->Gauge(metric::kReadyTimestamp)
+        .Set(absl::ToDoubleSeconds(deps.clock->WallNow() - absl::UnixEpoch()));
   }
   if (listener) listener();
 }
 
 void ModelManager::Impl::StopAll() {
-  absl::Time deadline;
+  MonotonicTime deadline;
   {
     absl::MutexLock lock(&mu);
     deadline = drain_deadline;
@@ -559,7 +561,7 @@ ModelManager::ModelManager(ModelManagerOptions options,
                                  metrics, std::move(deps));
 }
 
-ModelManager::~ModelManager() { Drain(absl::InfinitePast()); }
+ModelManager::~ModelManager() { Drain(MonotonicTime::InfinitePast()); }
 
 void ModelManager::OnReadinessChange(std::function<void()> listener) {
   impl_->listener = std::move(listener);
@@ -569,7 +571,7 @@ void ModelManager::Start() {
   impl_->thread = Thread("lifecycle", [this] { impl_->Run(); });
 }
 
-void ModelManager::Drain(absl::Time deadline) {
+void ModelManager::Drain(MonotonicTime deadline) {
   {
     absl::MutexLock lock(&impl_->mu);
     if (!impl_->draining) impl_->drain_deadline = deadline;

@@ -82,8 +82,8 @@ struct ModelManagerOptions {
 class ModelManager {
  public:
   ModelManager(ModelManagerOptions options, ModelRepository& repository,
-               KernelCache* cache, Compiler* compiler,
-               ExecutableLoader& loader, Clock& clock, MetricRegistry& metrics);
+               KernelCache* cache, Compiler* compiler, ExecutableLoader& loader,
+               Clock& clock, MetricRegistry& metrics);
   ~ModelManager();
 
   // Starts the lifecycle thread.
@@ -115,7 +115,7 @@ class ModelManager {
 
   // Not ready from now on; finishes queued and running requests until
   // `deadline`, stops.
-  void Drain(absl::Time deadline);
+  void Drain(MonotonicTime deadline);
 
  private:
   struct Impl;

@@ -106,9 +106,9 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
                .device_threads = device_threads_,
                .stop = stop_.get_token()}) {}
 
-ModelVersion::~ModelVersion() { Stop(absl::InfinitePast()); }
+ModelVersion::~ModelVersion() { Stop(MonotonicTime::InfinitePast()); }
 
-void ModelVersion::Stop(absl::Time deadline) {
+void ModelVersion::Stop(MonotonicTime deadline) {
   StopWarmup();
   batcher_.Stop(deadline);
 }
@@ -222,7 +222,7 @@ void ModelVersion::OnBatch(const BatchReport& report) {
 }
 
 std::vector<BucketStatus> ModelVersion::Buckets() const {
-  const absl::Time now = deps_.clock->Now();
+  const MonotonicTime now = deps_.clock->Now();
   std::vector<BucketStatus> buckets;
   for (const WarmupStep& step : plan_) {
     BucketStatus& bucket = buckets.emplace_back();

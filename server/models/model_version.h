@@ -13,8 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "batching/batch_layout.h"
-#include "batching/batch_runner.h"
+#include "base/monotonic_time.h"
 #include "batching/batcher.h"
 #include "models/device_threads.h"
 #include "models/executable_tiers.h"
@@ -52,7 +51,7 @@ class ModelVersion final : private BatchRunner {
   // The warm-up's methods return soon, wherever they are.
   void StopWarmup() { stop_.request_stop(); }
   // StopWarmup; refuses new tasks, runs queued ones until `deadline`.
-  void Stop(absl::Time deadline);
+  void Stop(MonotonicTime deadline);
 
   // In the plan's order.
   std::vector<BucketStatus> Buckets() const;

@@ -36,7 +36,7 @@ WarmupProgress WarmupPace::Read() const {
   WarmupProgress progress{settled_, total_, std::nullopt};
   const int done = settled_ - settled_before_;
   const int left = total_ - settled_;
-  if (start_ == absl::InfiniteFuture() || done <= 0 || left <= 0) {
+  if (start_ == MonotonicTime::InfiniteFuture() || done <= 0 || left <= 0) {
     return progress;
   }
   const absl::Duration each = (last_ - start_) / done;

@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/monotonic_time.h"
 #include "metrics/metrics.h"
 #include "models/version_report.h"
 
@@ -34,8 +35,8 @@ class WarmupPace {
   Gauge settled_gauge_;
 
   mutable absl::Mutex mu_;
-  absl::Time start_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
-  absl::Time last_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  MonotonicTime start_ ABSL_GUARDED_BY(mu_) = MonotonicTime::InfiniteFuture();
+  MonotonicTime last_ ABSL_GUARDED_BY(mu_) = MonotonicTime::InfiniteFuture();
   int settled_before_ ABSL_GUARDED_BY(mu_) = 0;
   int settled_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -22,7 +22,7 @@ absl::StatusOr<double> SecondsOfRun(Executable& executable,
                                     ExecutionContext& context,
                                     absl::Span<const Tensor> inputs,
                                     Clock& clock) {
-  const absl::Time start = clock.Now();
+  const MonotonicTime start = clock.Now();
   RETURN_IF_ERROR(executable.Run(context, inputs).status());
   return absl::ToDoubleSeconds(clock.Now() - start);
 }
@@ -98,7 +98,7 @@ absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
                           absl::Span<const Tensor> inputs, Clock& clock,
                           absl::Duration stretch,
                           ProfitMeasurement& measurement) {
-  const absl::Time start = clock.Now();
+  const MonotonicTime start = clock.Now();
   do {
     double incumbent_seconds = 0;
     double candidate_seconds = 0;

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "rpc/call_loop.h"
 #include "rpc/error_text.h"
+#include "rpc/grpc_time.h"
 #include "rpc/status_mapping.h"
 
 namespace stoker {
@@ -28,8 +29,8 @@ Call::~Call() {
   if (open_) loop_.Remove();
 }
 
-absl::Time Call::deadline() const {
-  return absl::FromChrono(context_.deadline());
+MonotonicTime Call::deadline() const {
+  return loop_.clock_.Now() + GrpcTimeLeft(context_.raw_deadline());
 }
 
 bool Call::HasHeader(std::string_view name, std::string_view value) const {
@@ -59,7 +60,7 @@ void Call::OnArrival(bool ok) {
 }
 
 int64_t Call::StallsAt() const {
-  return absl::ToUnixNanos(loop_.clock_.Now() + loop_.stall_limit_);
+  return (loop_.clock_.Now() + loop_.stall_limit_).ToNanoseconds();
 }
 
 void Call::Read() {
@@ -115,8 +116,8 @@ void Call::OnStop() {
   if (handler_ != nullptr) handler_->OnStop();
 }
 
-bool Call::EndIfStalled(absl::Time now) {
-  const int64_t at = absl::ToUnixNanos(now);
+bool Call::EndIfStalled(MonotonicTime now) {
+  const int64_t at = now.ToNanoseconds();
   if (at >= write_due_.load(std::memory_order_relaxed)) {
     context_.TryCancel();
     return true;

@@ -21,7 +21,7 @@
 #include <string>
 #include <string_view>
 
-#include "absl/time/time.h"
+#include "base/monotonic_time.h"
 
 namespace stoker {
 
@@ -70,7 +70,7 @@ class Call final : public std::enable_shared_from_this<Call> {
   // "/inference.GRPCInferenceService/ModelInfer"
   const std::string& method() const { return context_.method(); }
   // The client's; infinite when it has none.
-  absl::Time deadline() const;
+  MonotonicTime deadline() const;
   // Whether the client sent this header.
   bool HasHeader(std::string_view name, std::string_view value) const;
 
@@ -116,7 +116,7 @@ class Call final : public std::enable_shared_from_this<Call> {
   void OnStop();
   // Ends the call when the client keeps it waiting for too long; returns
   // whether it did.
-  bool EndIfStalled(absl::Time now);
+  bool EndIfStalled(MonotonicTime now);
 
   bool BeginToFinish() { return !finishing_.exchange(true); }
   int64_t StallsAt() const;
@@ -134,7 +134,8 @@ class Call final : public std::enable_shared_from_this<Call> {
   Event done_{*this, &Call::OnDone};
 
   std::atomic<bool> finishing_ = false;
-  // When the client must have sent or taken something; in ns since 1970.
+  // When the client must have sent or taken something; in ns of the loop's
+  // clock.
   std::atomic<int64_t> read_due_ = INT64_MAX;
   std::atomic<int64_t> write_due_ = INT64_MAX;
 

@@ -1,9 +1,9 @@
 #include "rpc/call_loop.h"
 
-#include <grpc/support/time.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "rpc/grpc_time.h"
 
 namespace stoker {
 namespace {
@@ -14,12 +14,6 @@ constexpr int kAwaited = 32;
 
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kLooksPerLimit = 8;
-
-gpr_timespec After(absl::Duration delay) {
-  return gpr_time_add(
-      gpr_now(GPR_CLOCK_MONOTONIC),
-      gpr_time_from_nanos(absl::ToInt64Nanoseconds(delay), GPR_TIMESPAN));
-}
 
 }  // namespace
 
@@ -46,7 +40,7 @@ CallLoop::~CallLoop() {
 }
 
 void CallLoop::Errand::After(absl::Duration delay) {
-  alarm_.Set(loop_.queue_.get(), stoker::After(delay), tag());
+  alarm_.Set(loop_.queue_.get(), GrpcTimeAfter(delay), tag());
 }
 
 void CallLoop::Start() {
@@ -73,7 +67,7 @@ void CallLoop::EndStalledCalls() {
   // It may have been due when the loop ended: gRPC aborts the process where
   // something is asked of a queue that is shut down.
   if (ended_) return;
-  const absl::Time now = clock_.Now();
+  const MonotonicTime now = clock_.Now();
   for (Call* call = first_; call != nullptr; call = call->next_) {
     if (call->EndIfStalled(now)) on_stall_();
   }

@@ -2,11 +2,11 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/host_port.h"
+#include "rpc/grpc_time.h"
 
 namespace stoker {
 namespace {
@@ -45,7 +45,7 @@ absl::StatusOr<std::unique_ptr<CallServer>> CallServer::Start(
     return absl::InvalidArgumentError(
         absl::StrCat("gRPC address: ", bad.message()));
   }
-  std::unique_ptr<CallServer> server(new CallServer(std::move(methods)));
+  std::unique_ptr<CallServer> server(new CallServer(std::move(methods), clock));
   grpc::ServerBuilder builder;
   SetLimits(options, builder);
   builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
@@ -67,15 +67,14 @@ absl::StatusOr<std::unique_ptr<CallServer>> CallServer::Start(
   return server;
 }
 
-CallServer::~CallServer() { Shutdown(absl::InfinitePast()); }
+CallServer::~CallServer() { Shutdown(MonotonicTime::InfinitePast()); }
 
-void CallServer::Shutdown(absl::Time deadline) {
+void CallServer::Shutdown(MonotonicTime deadline) {
   absl::MutexLock lock(&mu_);
   if (server_ == nullptr || is_shut_down_) return;
   is_shut_down_ = true;
   for (const auto& loop : loops_) loop->StopCalls();
-  // gRPC takes a time before 1970 for "never".
-  server_->Shutdown(absl::ToChronoTime(std::max(deadline, absl::UnixEpoch())));
+  server_->Shutdown(GrpcTimeAfter(deadline - clock_.Now()));
   for (const auto& loop : loops_) loop->Join();
 }
 

@@ -50,12 +50,14 @@ class CallServer {
 
   // Refuses new calls, tells open ones, waits for them until `deadline`, then
   // cancels what is left and waits for that. Idempotent.
-  void Shutdown(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  void Shutdown(MonotonicTime deadline) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  explicit CallServer(MethodTable methods) : methods_(std::move(methods)) {}
+  CallServer(MethodTable methods, Clock& clock)
+      : methods_(std::move(methods)), clock_(clock) {}
 
   const MethodTable methods_;
+  Clock& clock_;
   grpc::AsyncGenericService service_;
   std::vector<std::unique_ptr<CallLoop>> loops_;
   std::unique_ptr<grpc::Server> server_;

@@ -2,11 +2,10 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
-
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "health.grpc.pb.h"
+#include "rpc/grpc_time.h"
 
 namespace stoker {
 
@@ -23,8 +22,7 @@ absl::StatusOr<bool> AskHealth(const std::string& address,
       grpc::health::v1::Health::NewStub(grpc::CreateCustomChannel(
           address, grpc::InsecureChannelCredentials(), arguments));
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() +
-                       absl::ToChronoMilliseconds(timeout));
+  context.set_deadline(GrpcTimeAfter(timeout));
   HealthCheckRequest request;
   request.set_service(service);
   HealthCheckResponse response;

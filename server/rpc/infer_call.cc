@@ -13,7 +13,7 @@ namespace stoker {
 
 std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             const grpc::ByteBuffer& request,
-                                            absl::Time deadline,
+                                            MonotonicTime deadline,
                                             AnswerForm form,
                                             Admission::Ticket& ticket,
                                             Done done) {
@@ -24,7 +24,7 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
 }
 
 InferCall::InferCall(const Services& services, const grpc::ByteBuffer& request,
-                     absl::Time deadline, AnswerForm form,
+                     MonotonicTime deadline, AnswerForm form,
                      Admission::Ticket& ticket, Done done)
     : services_(services),
       arrival_(services.clock.Now()),
@@ -156,9 +156,10 @@ void InferCall::End(const Result& result) {
   } else {
     answer.status = ClientStatus(result.status());
   }
-  const absl::Time now = services_.clock.Now();
+  const MonotonicTime now = services_.clock.Now();
   if (answer.status.ok()) {
-    handle->stats().RecordSuccess(*result, rows_, now - arrival_, now);
+    handle->stats().RecordSuccess(*result, rows_, now - arrival_,
+                                  services_.clock.WallNow());
     ticket_.RecordAnswer(now - arrival_);
   } else {
     handle->stats().RecordFailure(answer.status, now - arrival_);

@@ -58,12 +58,13 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   // its answer from `done` on; it must live until then.
   static std::shared_ptr<InferCall> Start(const Services& services,
                                           const grpc::ByteBuffer& request,
-                                          absl::Time deadline, AnswerForm form,
+                                          MonotonicTime deadline,
+                                          AnswerForm form,
                                           Admission::Ticket& ticket, Done done);
 
   // For Start.
   InferCall(const Services& services, const grpc::ByteBuffer& request,
-            absl::Time deadline, AnswerForm form, Admission::Ticket& ticket,
+            MonotonicTime deadline, AnswerForm form, Admission::Ticket& ticket,
             Done done);
 
   // A request that reached no version has none to be counted under.
@@ -87,8 +88,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   void ReleaseRequest(bool keep_id);
 
   const Services& services_;
-  const absl::Time arrival_;
-  const absl::Time deadline_;
+  const MonotonicTime arrival_;
+  const MonotonicTime deadline_;
   const AnswerForm form_;
   Admission::Ticket& ticket_;
   const Done done_;

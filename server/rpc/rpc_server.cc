@@ -82,7 +82,7 @@ std::optional<bool> RpcServer::Impl::Serves(const std::string& service) {
 
 RpcServer::RpcServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-RpcServer::~RpcServer() { Shutdown(absl::InfinitePast()); }
+RpcServer::~RpcServer() { Shutdown(MonotonicTime::InfinitePast()); }
 
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     RpcServerOptions options, ModelManager& manager, Clock& clock,
@@ -114,7 +114,7 @@ void RpcServer::UpdateHealth() {
   impl_->health.Update();
 }
 
-void RpcServer::Shutdown(absl::Time deadline) {
+void RpcServer::Shutdown(MonotonicTime deadline) {
   impl_->stopping.store(true, std::memory_order_relaxed);
   impl_->server->Shutdown(deadline);
 }

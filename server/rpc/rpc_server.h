@@ -45,7 +45,7 @@ class RpcServer {
   // Tells health watchers that nothing is served any more, refuses new calls,
   // lets running ones finish until `deadline`, then cancels
   // them.
-  void Shutdown(absl::Time deadline);
+  void Shutdown(MonotonicTime deadline);
 
  private:
   struct Impl;

@@ -31,13 +31,13 @@ std::shared_ptr<RunWatch::Entry> RunWatch::Add() {
   return entry;
 }
 
-absl::Duration RunWatch::LongestLocked(absl::Time now) {
+absl::Duration RunWatch::LongestLocked(MonotonicTime now) {
   absl::Duration longest = absl::ZeroDuration();
   for (const std::weak_ptr<Entry>& known : entries_) {
     const std::shared_ptr<Entry> entry = known.lock();
     const int64_t since = entry == nullptr ? 0 : entry->since_.load();
     if (since == 0) continue;
-    longest = std::max(longest, now - absl::FromUnixNanos(since));
+    longest = std::max(longest, now - MonotonicTime::FromNanoseconds(since));
   }
   return longest;
 }

@@ -24,7 +24,7 @@ class RunWatch {
   class Entry {
    public:
     explicit Entry(Clock& clock) : clock_(clock) {}
-    void Begin() { since_.store(absl::ToUnixNanos(clock_.Now())); }
+    void Begin() { since_.store(clock_.Now().ToNanoseconds()); }
     void End() { since_.store(0); }
 
    private:
@@ -43,7 +43,7 @@ class RunWatch {
 
  private:
   void Watch();
-  absl::Duration LongestLocked(absl::Time now)
+  absl::Duration LongestLocked(MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Clock& clock_;

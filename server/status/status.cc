@@ -104,7 +104,7 @@ std::string TierOf(const BucketStatus& bucket) {
 StatusReader::StatusReader(const ModelManager& manager,
                            const MetricRegistry& metrics,
                            const RecentRefusals& refusals, Clock& clock,
-                           absl::Time started)
+                           MonotonicTime started)
     : manager_(manager),
       metrics_(metrics),
       refusals_(refusals),
@@ -116,11 +116,11 @@ Status StatusReader::Read() {
   const std::vector<VersionReport> versions = manager_.Report();
   const MetricSnapshot metrics = metrics_.Read();
   Status status;
-  status.server = ServerFrom(metrics);
-  status.server.time = clock_.Now();
-  status.server.uptime = status.server.time - started_;
+  status.server = ServerFrom(page);
+  status.server.time = clock_.WallNow();
+  Look now{clock_.Now(), {}};
+  status.server.uptime = now.time - started_;
   status.server.ready = manager_.ServerReady();
-  Look now{status.server.time, {}};
   for (const VersionReport& version : versions) {
     const Labels labels = LabelsOf(version.status);
     ModelStatus& model =
@@ -132,7 +132,7 @@ Status StatusReader::Read() {
     }
   }
   const Look before = Remember(now);
-  status.server.window = status.server.time - before.time;
+  status.server.window = now.time - before.time;
   for (ModelStatus& model : status.models) {
     model.recent = Since(before, now, model.model);
   }

@@ -89,14 +89,14 @@ class StatusReader {
   // All of them outlive it. `started`: when the process did.
   StatusReader(const ModelManager& manager, const MetricRegistry& metrics,
                const RecentRefusals& refusals, Clock& clock,
-               absl::Time started);
+               MonotonicTime started);
 
   Status Read();
 
  private:
   using Histogram = std::map<double, double>;  // as MetricSnapshot::Buckets
   struct Look {
-    absl::Time time;
+    MonotonicTime time;
     std::map<std::string, Histogram> latency;  // by "minilm:1"
   };
 
@@ -109,7 +109,7 @@ class StatusReader {
   const MetricRegistry& metrics_;
   const RecentRefusals& refusals_;
   Clock& clock_;
-  const absl::Time started_;
+  const MonotonicTime started_;
 
   absl::Mutex mu_;
   // The first is the newest of those from more than a minute ago.

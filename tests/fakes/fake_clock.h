@@ -1,6 +1,6 @@
-// A clock that moves only when a test says so. Waiting on it takes no real
-// time, and a test can know that a thread is waiting before it moves the time
-// on:
+// A clock that moves only when a test says so: Advance moves both its times,
+// StepWall the time of day alone. Waiting on it takes no real time, and a test
+// can know that a thread is waiting before it moves the time on:
 //
 //   FakeClock clock;
 //   ... start a thread that calls clock.AwaitWithDeadline(...) ...
@@ -25,16 +25,20 @@ namespace stoker {
 
 class FakeClock : public Clock {
  public:
-  explicit FakeClock(absl::Time start = absl::FromUnixSeconds(1'700'000'000))
-      : now_(start) {}
+  explicit FakeClock(absl::Time wall = absl::FromUnixSeconds(1'700'000'000))
+      : wall_(wall) {}
 
-  absl::Time Now() override {
+  MonotonicTime Now() override {
     const std::lock_guard lock(mu_);
     return now_;
   }
+  absl::Time WallNow() override {
+    const std::lock_guard lock(mu_);
+    return wall_;
+  }
 
   bool AwaitWithDeadline(absl::Mutex* mu, const absl::Condition& condition,
-                         absl::Time deadline) override
+                         MonotonicTime deadline) override
       ABSL_SHARED_LOCKS_REQUIRED(mu) {
     if (condition.Eval()) return true;
     Waiter waiter(mu, condition, deadline);
@@ -62,6 +66,7 @@ class FakeClock : public Clock {
     {
       const std::lock_guard lock(mu_);
       now_ += duration;
+      wall_ += duration;
       const auto first_expired = std::partition(
           waiters_.begin(), waiters_.end(),
           [this](const Waiter* waiter) { return waiter->deadline > now_; });
@@ -72,6 +77,12 @@ class FakeClock : public Clock {
       absl::MutexLock lock(waiter->mu);
       waiter->expired = true;  // the waiter's thread may free it from here on
     }
+  }
+
+  // What an administrator does, or NTP: back or forth. Wakes nobody.
+  void StepWall(absl::Duration step) {
+    const std::lock_guard lock(mu_);
+    wall_ += step;
   }
 
   // Blocks until at least `count` threads wait in AwaitWithDeadline. Threads
@@ -86,7 +97,7 @@ class FakeClock : public Clock {
  private:
   // Lives on the stack of the waiting thread.
   struct Waiter {
-    Waiter(absl::Mutex* m, const absl::Condition& c, absl::Time d)
+    Waiter(absl::Mutex* m, const absl::Condition& c, MonotonicTime d)
         : mu(m), condition(c), deadline(d) {}
 
     bool IsAwake() const { return expired || condition.Eval(); }
@@ -94,7 +105,7 @@ class FakeClock : public Clock {
 
     absl::Mutex* const mu;
     const absl::Condition condition;
-    const absl::Time deadline;
+    const MonotonicTime deadline;
     bool expired = false;  // guarded by *mu
   };
 
@@ -114,8 +125,10 @@ class FakeClock : public Clock {
   // see what guards that graph in an abseil that was built without it.
   std::mutex mu_;
   std::condition_variable waiters_changed_;
-  absl::Time now_;                // guarded by mu_
-  std::vector<Waiter*> waiters_;  // guarded by mu_
+  // Guarded by mu_. Some hours after the machine's start.
+  MonotonicTime now_ = MonotonicTime() + absl::Hours(5);
+  absl::Time wall_;
+  std::vector<Waiter*> waiters_;
 };
 
 }  // namespace stoker

@@ -7,16 +7,20 @@ namespace stoker {
 namespace {
 
 TEST(RealClockTest, MovesForward) {
-  const absl::Time before = Clock::Real().Now();
-  EXPECT_GT(before, absl::FromUnixSeconds(1'600'000'000));
+  const MonotonicTime before = Clock::Real().Now();
   EXPECT_LE(before, Clock::Real().Now());
+  EXPECT_GT(before, MonotonicTime());
+}
+
+TEST(RealClockTest, KnowsWhatDayItIs) {
+  EXPECT_GT(Clock::Real().WallNow(), absl::FromUnixSeconds(1'600'000'000));
 }
 
 TEST(RealClockTest, ReturnsFalseAtTheDeadline) {
   absl::Mutex mu;
   const bool done = false;
   absl::MutexLock lock(&mu);
-  const absl::Time deadline = Clock::Real().Now() + absl::Milliseconds(1);
+  const MonotonicTime deadline = Clock::Real().Now() + absl::Milliseconds(1);
   EXPECT_FALSE(
       Clock::Real().AwaitWithDeadline(&mu, absl::Condition(&done), deadline));
   EXPECT_GE(Clock::Real().Now(), deadline);
@@ -31,7 +35,7 @@ TEST(RealClockTest, ReturnsTrueWhenTheConditionComesTrue) {
   });
   absl::MutexLock lock(&mu);
   EXPECT_TRUE(Clock::Real().AwaitWithDeadline(&mu, absl::Condition(&done),
-                                              absl::InfiniteFuture()));
+                                              MonotonicTime::InfiniteFuture()));
 }
 
 }  // namespace

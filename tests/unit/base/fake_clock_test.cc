@@ -12,9 +12,20 @@ namespace {
 
 TEST(FakeClockTest, MovesOnlyWhenToldTo) {
   FakeClock clock(absl::FromUnixSeconds(100));
-  EXPECT_EQ(clock.Now(), absl::FromUnixSeconds(100));
+  const MonotonicTime start = clock.Now();
+  EXPECT_EQ(clock.Now() - start, absl::ZeroDuration());
   clock.Advance(absl::Milliseconds(250));
-  EXPECT_EQ(clock.Now(), absl::FromUnixMillis(100'250));
+  EXPECT_EQ(clock.Now() - start, absl::Milliseconds(250));
+  EXPECT_EQ(clock.WallNow(), absl::FromUnixMillis(100'250));
+}
+
+TEST(FakeClockTest, AStepMovesTheTimeOfDayAlone) {
+  FakeClock clock(absl::FromUnixSeconds(100));
+  const MonotonicTime start = clock.Now();
+  clock.StepWall(absl::Hours(1));
+  clock.StepWall(-absl::Seconds(40));
+  EXPECT_EQ(clock.WallNow(), absl::FromUnixSeconds(3660));
+  EXPECT_EQ(clock.Now(), start);
 }
 
 TEST(FakeClockTest, DoesNotWaitWhenTheConditionHolds) {
@@ -23,7 +34,7 @@ TEST(FakeClockTest, DoesNotWaitWhenTheConditionHolds) {
   const bool done = true;
   absl::MutexLock lock(&mu);
   EXPECT_TRUE(clock.AwaitWithDeadline(&mu, absl::Condition(&done),
-                                      absl::InfiniteFuture()));
+                                      MonotonicTime::InfiniteFuture()));
 }
 
 TEST(FakeClockTest, DoesNotWaitWhenTheDeadlineHasPassed) {
@@ -142,7 +153,7 @@ TEST(FakeClockTest, ConditionAndDeadlineMayRace) {
     auto waiting = std::make_unique<WaitingThread>(clock, absl::Seconds(1));
     Thread mover("mover", [&clock] { clock.Advance(absl::Seconds(1)); });
     waiting->SetDone();
-    EXPECT_TRUE(waiting->Result() || clock.Now() > absl::UnixEpoch());
+    EXPECT_TRUE(waiting->Result() || clock.Now() > MonotonicTime());
     waiting.reset();
     mover.Join();
   }

@@ -9,7 +9,7 @@ constexpr size_t kMuch = 2 * HeapTrimmer::kWorthwhileBytes;
 
 TEST(HeapTrimmer, TrimsWhatStaysFree) {
   HeapTrimmer trimmer;
-  absl::Time now = absl::UnixEpoch();
+  MonotonicTime now;
   EXPECT_FALSE(trimmer.Decide(kMuch, now));
   EXPECT_FALSE(trimmer.Decide(kMuch, now + HeapTrimmer::kPeriod / 2));
   EXPECT_TRUE(trimmer.Decide(kMuch, now + HeapTrimmer::kPeriod));
@@ -18,7 +18,7 @@ TEST(HeapTrimmer, TrimsWhatStaysFree) {
 // Freed and taken again by each run of a model.
 TEST(HeapTrimmer, LeavesWhatIsUsedNowAndThen) {
   HeapTrimmer trimmer;
-  absl::Time now = absl::UnixEpoch();
+  MonotonicTime now;
   for (int i = 0; i < 100; ++i) {
     EXPECT_FALSE(trimmer.Decide(i % 5 == 0 ? 0 : kMuch, now));
     now += HeapTrimmer::kPeriod / 8;
@@ -27,7 +27,7 @@ TEST(HeapTrimmer, LeavesWhatIsUsedNowAndThen) {
 
 TEST(HeapTrimmer, LeavesLittle) {
   HeapTrimmer trimmer;
-  absl::Time now = absl::UnixEpoch();
+  MonotonicTime now;
   for (int i = 0; i < 10; ++i) {
     EXPECT_FALSE(trimmer.Decide(HeapTrimmer::kWorthwhileBytes - 1, now));
     now += HeapTrimmer::kPeriod;
@@ -37,7 +37,7 @@ TEST(HeapTrimmer, LeavesLittle) {
 TEST(HeapTrimmer, LooksAtTheRealHeap) {
   HeapTrimmer trimmer;
   for (int i = 0; i < 3; ++i) {
-    trimmer.Look(absl::UnixEpoch() + i * HeapTrimmer::kPeriod);
+    trimmer.Look(MonotonicTime() + i * HeapTrimmer::kPeriod);
   }
 }
 

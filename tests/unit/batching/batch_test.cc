@@ -32,7 +32,7 @@ class BatchRulesTest : public ::testing::Test {
 
 TEST_F(BatchRulesTest, ATaskAloneGetsItsBucket) {
   const BatchRules rules = Rules();
-  const Batch batch = rules.Begin(TaskOf(1, 5), absl::UnixEpoch());
+  const Batch batch = rules.Begin(TaskOf(1, 5), MonotonicTime());
   EXPECT_EQ(batch.bucket, 1);
   EXPECT_EQ(batch.rows, 1);
   EXPECT_EQ(*rules.RunSizes(batch), DimensionSizes({1, 16}));
@@ -40,7 +40,7 @@ TEST_F(BatchRulesTest, ATaskAloneGetsItsBucket) {
 
 TEST_F(BatchRulesTest, ATaskThatFitsNoBucketRunsAsItIs) {
   const BatchRules rules = Rules();
-  const Batch batch = rules.Begin(TaskOf(9, 5), absl::UnixEpoch());
+  const Batch batch = rules.Begin(TaskOf(9, 5), MonotonicTime());
   EXPECT_EQ(batch.bucket, -1);
   EXPECT_EQ(*rules.RunSizes(batch), DimensionSizes({9, 5}));
 }
@@ -50,7 +50,7 @@ TEST_F(BatchRulesTest, RowsAddUpAndOtherSizesAreTheLargest) {
   std::vector<std::unique_ptr<InferTask>> tasks;
   tasks.push_back(TaskOf(2, 3));
   tasks.push_back(TaskOf(3, 5));
-  const Batch batch = rules.Assemble(std::move(tasks), 3, absl::UnixEpoch());
+  const Batch batch = rules.Assemble(std::move(tasks), 3, MonotonicTime());
   EXPECT_EQ(batch.sizes, DimensionSizes({5, 5}));
   EXPECT_EQ(batch.bucket, 3);
   EXPECT_EQ(batch.rows, 5);
@@ -78,15 +78,15 @@ TEST_F(BatchRulesTest, NothingSharesWhenRowsAreUsedElsewhere) {
 TEST_F(BatchRulesTest, AnUnknownOutputNeedsAnExactBucketAndNoCompany) {
   layout_.outputs[1].dims = {DimExpr::Unknown()};
   const BatchRules rules = Rules();
-  EXPECT_EQ(rules.Begin(TaskOf(1, 3), absl::UnixEpoch()).bucket, -1);
-  Batch batch = rules.Begin(TaskOf(1, 4), absl::UnixEpoch());
+  EXPECT_EQ(rules.Begin(TaskOf(1, 3), MonotonicTime()).bucket, -1);
+  Batch batch = rules.Begin(TaskOf(1, 4), MonotonicTime());
   EXPECT_EQ(batch.bucket, 0);
   EXPECT_EQ(rules.LaneOf(*TaskOf(1, 4)), -1);
 }
 
 TEST_F(BatchRulesTest, ABucketThatIsTooSmallIsAnInternalError) {
   const BatchRules rules = Rules();
-  Batch batch = rules.Begin(TaskOf(2, 4), absl::UnixEpoch());
+  Batch batch = rules.Begin(TaskOf(2, 4), MonotonicTime());
   batch.bucket = 0;
   EXPECT_EQ(rules.RunSizes(batch).status().code(), absl::StatusCode::kInternal);
 }

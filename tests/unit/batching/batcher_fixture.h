@@ -87,8 +87,9 @@ class BatcherFixture : public ::testing::Test {
   }
 
   // Enqueues a task of these ids whose answer gets the number.
-  absl::Status Submit(int number, const Ids& ids,
-                      absl::Time deadline = absl::InfiniteFuture()) {
+  absl::Status Submit(
+      int number, const Ids& ids,
+      MonotonicTime deadline = MonotonicTime::InfiniteFuture()) {
     auto task = MakeTokenTask(ids);
     task->deadline = deadline;
     task->cancelled = cancelled_[number];

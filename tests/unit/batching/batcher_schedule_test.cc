@@ -24,7 +24,7 @@ class Schedule : public BatcherFixture {
  protected:
   struct Request {
     Ids ids;
-    absl::Time deadline = absl::InfiniteFuture();
+    MonotonicTime deadline = MonotonicTime::InfiniteFuture();
     absl::Duration timeout = absl::InfiniteDuration();
     std::shared_ptr<std::atomic<bool>> cancelled;
     bool accepted = false;
@@ -163,7 +163,7 @@ class Schedule : public BatcherFixture {
       runner_.Release();
       const bool drains = Draw(random, 1, 2) == 1;
       Thread stopper("stopper", [this, drains] {
-        batcher_->Stop(drains ? absl::InfiniteFuture() : clock_.Now());
+        batcher_->Stop(drains ? MonotonicTime::InfiniteFuture() : clock_.Now());
       });
       clients.clear();
       runner_.Release();

@@ -18,7 +18,8 @@ TEST_F(BatcherStopTest, DrainsTheQueue) {
   StartBatcher(1, 1);
   OccupyOneThread();
   for (int i = 1; i < 4; ++i) ASSERT_TRUE(Submit(i, {{i}}).ok());
-  Thread stopper("stopper", [&] { batcher_->Stop(absl::InfiniteFuture()); });
+  Thread stopper("stopper",
+                 [&] { batcher_->Stop(MonotonicTime::InfiniteFuture()); });
   clock_.BlockUntilWaiters(2);  // the timer and the drain
   EXPECT_EQ(Submit(9, {{1}}).code(), absl::StatusCode::kUnavailable);
   runner_.Release();
@@ -37,6 +38,9 @@ TEST_F(BatcherStopTest, EndsTheRestAtTheDeadlineAndWaitsForTheRun) {
     stopped.store(true);
   });
   clock_.BlockUntilWaiters(2);
+  clock_.StepWall(absl::Hours(5));
+  EXPECT_EQ(answers_.Count(1), 0u);
+  clock_.StepWall(-absl::Hours(10));
   clock_.Advance(absl::Seconds(1));
   answers_.BlockUntilEnded(1);
   EXPECT_EQ(answers_.Code(1), absl::StatusCode::kUnavailable);
@@ -51,7 +55,8 @@ TEST_F(BatcherStopTest, ASecondCallShortensTheFirst) {
   StartBatcher(1, 1);
   OccupyOneThread();
   ASSERT_TRUE(Submit(1, {{1}}).ok());
-  Thread patient("patient", [&] { batcher_->Stop(absl::InfiniteFuture()); });
+  Thread patient("patient",
+                 [&] { batcher_->Stop(MonotonicTime::InfiniteFuture()); });
   clock_.BlockUntilWaiters(2);
   Thread hasty("hasty", [&] { batcher_->Stop(clock_.Now()); });
   answers_.BlockUntilEnded(1);
@@ -59,7 +64,7 @@ TEST_F(BatcherStopTest, ASecondCallShortensTheFirst) {
   runner_.Release();
   patient.Join();
   hasty.Join();
-  batcher_->Stop(absl::InfiniteFuture());  // idempotent
+  batcher_->Stop(MonotonicTime::InfiniteFuture());  // idempotent
 }
 
 TEST_F(BatcherStopTest, TheDestructorStopsNow) {
@@ -73,7 +78,8 @@ TEST_F(BatcherStopTest, DeadlinesHoldDuringTheDrain) {
   StartBatcher(1, 1);
   OccupyOneThread();
   ASSERT_TRUE(Submit(1, {{1}}, clock_.Now() + absl::Seconds(1)).ok());
-  Thread stopper("stopper", [&] { batcher_->Stop(absl::InfiniteFuture()); });
+  Thread stopper("stopper",
+                 [&] { batcher_->Stop(MonotonicTime::InfiniteFuture()); });
   clock_.BlockUntilWaiters(2);
   clock_.Advance(absl::Seconds(1));
   answers_.BlockUntilEnded(1);
@@ -110,7 +116,8 @@ TEST_F(BatcherStopTest, WorkThatHasNotBegunIsRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(status.message()), HasSubstr("tokens:1"));
   });
-  Thread stopper("stopper", [&] { batcher_->Stop(absl::InfiniteFuture()); });
+  Thread stopper("stopper",
+                 [&] { batcher_->Stop(MonotonicTime::InfiniteFuture()); });
   caller.Join();
   runner_.Release();
   stopper.Join();

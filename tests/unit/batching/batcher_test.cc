@@ -161,7 +161,7 @@ TEST_F(BatcherTest, ARefusedTaskStaysWithItsOwner) {
 TEST_F(BatcherTest, ATaskExpiresWhileAllThreadsAreBusy) {
   StartBatcher(1, 8);
   OccupyOneThread();
-  const absl::Time now = clock_.Now();
+  const MonotonicTime now = clock_.Now();
   ASSERT_TRUE(Submit(1, {{1}}, now + absl::Milliseconds(10)).ok());
   ASSERT_TRUE(Submit(2, {{1}}, now + absl::Milliseconds(5)).ok());
   ASSERT_TRUE(Submit(3, {{1}}).ok());
@@ -177,6 +177,31 @@ TEST_F(BatcherTest, ATaskExpiresWhileAllThreadsAreBusy) {
   runner_.Release();
   answers_.BlockUntilEnded(4);
   EXPECT_TRUE(answers_.Get(3).ok());
+}
+
+TEST_F(BatcherTest, AStepOfTheTimeOfDayExpiresNothing) {
+  batching_.max_queue_delay = absl::Seconds(30);
+  StartBatcher(1, 8);
+  for (int bucket = 0; bucket < 3; ++bucket) {  // company is worth waiting for
+    batcher_->ResetCost(bucket, absl::Milliseconds(1));
+  }
+  const MonotonicTime now = clock_.Now();
+  ASSERT_TRUE(Submit(1, {{1}}, now + absl::Seconds(20)).ok());
+  ASSERT_TRUE(Submit(2, {{1, 2}}).ok());
+  clock_.BlockUntilWaiters(2);  // the timer and the device thread
+  clock_.StepWall(absl::Hours(24));
+  clock_.BlockUntilWaiters(2);
+  clock_.StepWall(-absl::Hours(48));
+  clock_.Advance(absl::Seconds(20) - absl::Nanoseconds(1));
+  clock_.BlockUntilWaiters(2);
+  EXPECT_EQ(batcher_->queue_length(), 2);
+  clock_.Advance(absl::Nanoseconds(1));
+  answers_.BlockUntilEnded(1);
+  EXPECT_EQ(answers_.Get(1).status(),
+            absl::UnavailableError("Request timeout expired"));
+  clock_.Advance(absl::Seconds(10));
+  answers_.BlockUntilEnded(2);
+  EXPECT_TRUE(answers_.Get(2).ok());
 }
 
 TEST_F(BatcherTest, ADeadlineThatPassedBeforeIsAnExpiryToo) {

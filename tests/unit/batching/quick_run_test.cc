@@ -154,7 +154,8 @@ TEST_F(QuickRunTest, StopWaitsForIt) {
   runner_.HoldHere();
   Thread caller("caller", [this] { Enqueue(1); });
   runner_.BlockUntilHeld(1);
-  Thread stopper("stopper", [this] { batcher_->Stop(absl::InfiniteFuture()); });
+  Thread stopper("stopper",
+                 [this] { batcher_->Stop(MonotonicTime::InfiniteFuture()); });
   clock_.BlockUntilWaiters(2);  // the timer and the drain
   EXPECT_EQ(Submit(2, {{2}}).code(), absl::StatusCode::kUnavailable);
   runner_.Release();

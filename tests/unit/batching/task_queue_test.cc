@@ -54,13 +54,13 @@ class TaskQueueTest : public ::testing::Test {
     return tokens;
   }
 
-  absl::Time now_ = absl::FromUnixSeconds(1000);
+  MonotonicTime now_ = MonotonicTime() + absl::Seconds(1000);
   const BatchLayout layout_ = TokenLayout(3);
   const FakeBatchRunner runner_{{{{3, 8}}}, {true, true}, RunTokenModel};
   const BatchRules rules_{layout_, runner_};
   BatchPlanner planner_{rules_.lanes(), 3};
   TaskQueue queue_{DynamicBatching()};
-  absl::Time wait_until_;
+  MonotonicTime wait_until_;
   std::vector<EndedTask> ended_;
 };
 
@@ -211,7 +211,7 @@ TEST_F(TaskQueueTest, TakeExpiredReturnsTheNextDeadline) {
   EXPECT_EQ(queue_.TakeExpired(now_, ended_), now_ + absl::Seconds(2));
   EXPECT_THAT(Ended(), ElementsAre(2, 4));
   EXPECT_THAT(Take(), ElementsAre(1, 3));
-  EXPECT_EQ(queue_.TakeExpired(now_, ended_), absl::InfiniteFuture());
+  EXPECT_EQ(queue_.TakeExpired(now_, ended_), MonotonicTime::InfiniteFuture());
 }
 
 TEST_F(TaskQueueTest, TakeAllEmptiesTheQueue) {

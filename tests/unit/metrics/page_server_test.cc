@@ -165,7 +165,7 @@ TEST_F(PageServerTest, NonsenseIsAnsweredAndForgotten) {
 }
 
 TEST_F(PageServerTest, EndsAtOnce) {
-  const absl::Time start = Clock::Real().Now();
+  const MonotonicTime start = Clock::Real().Now();
   server_.reset();
   EXPECT_LT(Clock::Real().Now() - start, absl::Seconds(1));
 }

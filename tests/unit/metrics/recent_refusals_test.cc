@@ -18,7 +18,7 @@ TEST(RecentRefusalsTest, TheNewestComesFirst) {
   FakeClock clock;
   RecentRefusals refusals(clock);
   EXPECT_THAT(refusals.Read(), SizeIs(0));
-  const absl::Time first = clock.Now();
+  const absl::Time first = clock.WallNow();
   refusals.Add("cache", "621b6bbffda9", "checksum", "model.so: other bytes");
   clock.Advance(absl::Seconds(2));
   refusals.Add("promotion", "m:1 batch=8", "profit", "0.98 x eager");

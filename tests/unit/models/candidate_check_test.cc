@@ -56,7 +56,9 @@ absl::StatusOr<RunResult> Clamped(absl::Span<const Tensor> inputs) {
 
 class CandidateCheckTest : public ::testing::Test {
  protected:
-  ~CandidateCheckTest() override { batcher_.Stop(absl::InfinitePast()); }
+  ~CandidateCheckTest() override {
+    batcher_.Stop(MonotonicTime::InfinitePast());
+  }
 
   absl::StatusOr<CandidateCheck::Evidence> Check(
       const std::vector<CandidateCheck::Recorded>& recorded = {}) {
@@ -117,7 +119,7 @@ TEST_F(CandidateCheckTest, WhatIsTheSameAndFasterIsPromoted) {
 TEST_F(CandidateCheckTest, AModelThatRunsForMinutesIsJudgedByFewRuns) {
   eager_.TakeTime(clock_, absl::Minutes(4));
   candidate_.TakeTime(clock_, absl::Minutes(2));
-  const absl::Time start = clock_.Now();
+  const MonotonicTime start = clock_.Now();
   const auto evidence = Check();
   ASSERT_TRUE(evidence.ok()) << evidence.status();
   EXPECT_TRUE(evidence->verdict.promote) << evidence->verdict.reason;

@@ -51,7 +51,7 @@ class DynamicFormsTest : public ::testing::Test {
   ~DynamicFormsTest() override { Stop(); }
 
   void Stop() {
-    if (version_ != nullptr) version_->Stop(absl::InfinitePast());
+    if (version_ != nullptr) version_->Stop(MonotonicTime::InfinitePast());
     version_.reset();
   }
 
@@ -98,7 +98,7 @@ class DynamicFormsTest : public ::testing::Test {
     if (!answer.ok()) return answer.status().ToString();
     EXPECT_EQ(answer->outputs[0].shape, Shape{rows});
     version_->stats().RecordSuccess(*answer, rows, absl::ZeroDuration(),
-                                    clock_.Now());
+                                    clock_.WallNow());
     return std::string(answer->tier);
   }
   double Answered(const char* tier, const char* bucket) const {
@@ -176,7 +176,7 @@ TEST_F(DynamicFormsTest, ABucketThatGainsNothingIsLeftToIt) {
 TEST_F(DynamicFormsTest, WhatWasFoundOutIsNotTimedAgain) {
   Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
   Serve();
-  const absl::Time before = clock_.Now();
+  const MonotonicTime before = clock_.Now();
   Serve();
   EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
   // One run of each artifact, to see that it does.

@@ -50,7 +50,7 @@ class GraphCaptureTest : public ::testing::Test {
   ~GraphCaptureTest() override { Stop(); }
 
   void Stop() {
-    if (version_ != nullptr) version_->Stop(absl::InfinitePast());
+    if (version_ != nullptr) version_->Stop(MonotonicTime::InfinitePast());
     version_.reset();
   }
 
@@ -140,7 +140,7 @@ TEST_F(GraphCaptureTest, WhatGainsLittleIsNotKeptAndThatIsRemembered) {
   EXPECT_EQ(TierOf(8), "aot");
   EXPECT_EQ(TierOf(4), "graph");
   // Another start captures only what is worth it, and times nothing.
-  const absl::Time before = clock_.Now();
+  const MonotonicTime before = clock_.Now();
   Serve();
   EXPECT_THAT(CapturedRows(), ElementsAre(8, 4, 1, 4, 1));
   EXPECT_LT(clock_.Now() - before, absl::Milliseconds(200));

@@ -112,7 +112,7 @@ class AllocationTest : public ::testing::Test {
     manager_->Start();
     ASSERT_TRUE(ready.WaitForNotificationWithTimeout(absl::Seconds(30)));
   }
-  void TearDown() override { manager_->Drain(absl::InfiniteFuture()); }
+  void TearDown() override { manager_->Drain(MonotonicTime::InfiniteFuture()); }
 
   static RunResult Show(absl::Span<const Tensor> inputs) {
     RunResult result;
@@ -146,7 +146,7 @@ TEST_F(AllocationTest, OwnPart) {
     if (i == kRequests) before = allocations.load();
     absl::Notification done;
     Admission::Ticket ticket(admission);
-    InferCall::Start(services, message, absl::InfiniteFuture(),
+    InferCall::Start(services, message, MonotonicTime::InfiniteFuture(),
                      AnswerForm::kUnary, ticket,
                      [&](const InferCall::Answer& answer) {
                        if (answer.status.ok()) done.Notify();

@@ -92,7 +92,7 @@ TEST_F(HealthServiceTest, WatchTellsTheStatusAndItsChanges) {
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
 
-  server_->Shutdown(absl::InfiniteFuture());
+  server_->Shutdown(MonotonicTime::InfiniteFuture());
   EXPECT_FALSE(reader->Read(&response));
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
@@ -107,7 +107,7 @@ TEST_F(HealthServiceTest, WatchersSeeTheLastStatusBeforeTheStop) {
     absl::MutexLock lock(&mu_);
     states_[""] = false;
   }
-  server_->Shutdown(absl::InfiniteFuture());
+  server_->Shutdown(MonotonicTime::InfiniteFuture());
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -23,8 +23,8 @@ class InferCallTest : public ServingTest {
                                     grpc::Slice(message.substr(cut))};
       Admission::Ticket ticket(admission);
       InferCall::Start(services, grpc::ByteBuffer(slices, 2),
-                       absl::InfiniteFuture(), AnswerForm::kUnary, ticket,
-                       [&](const InferCall::Answer& answer) {
+                       MonotonicTime::InfiniteFuture(), AnswerForm::kUnary,
+                       ticket, [&](const InferCall::Answer& answer) {
                          codes.push_back(answer.status.code());
                        });
     }

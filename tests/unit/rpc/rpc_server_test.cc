@@ -49,7 +49,7 @@ TEST_F(RpcServerTest, HealthOfAServerThatServes) {
   }
   EXPECT_EQ(Check("nobody"), "error 5");
 
-  manager_->Drain(absl::InfiniteFuture());
+  manager_->Drain(MonotonicTime::InfiniteFuture());
   for (const char* name :
        {"", "readiness", "inference.GRPCInferenceService", "author"}) {
     EXPECT_EQ(Check(name), "NOT_SERVING") << name;
@@ -68,7 +68,7 @@ TEST_F(RpcServerTest, StopsWhileItLooksForStalls) {
   for (int i = 0; i < 5; ++i) {
     auto server = RpcServer::Start(options, *manager_, Clock::Real(), metrics_);
     ASSERT_TRUE(server.ok()) << server.status();
-    (*server)->Shutdown(absl::InfinitePast());
+    (*server)->Shutdown(MonotonicTime::InfinitePast());
   }
 }
 
@@ -84,10 +84,10 @@ TEST_F(RpcServerTest, WatchersSeeTheServerBecomeReady) {
   manager_->Start();
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::SERVING);
-  manager_->Drain(absl::InfiniteFuture());
+  manager_->Drain(MonotonicTime::InfiniteFuture());
   ASSERT_TRUE(reader->Read(&response));
   EXPECT_EQ(response.status(), HealthCheckResponse::NOT_SERVING);
-  server_->Shutdown(absl::InfiniteFuture());
+  server_->Shutdown(MonotonicTime::InfiniteFuture());
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
@@ -160,13 +160,14 @@ TEST_F(RpcServerTest, StopLetsRunningRequestsFinish) {
   grpc::Status status;
   std::thread client([&] { status = Infer(Request(1)); });
   loader_.BlockUntilHeld(1);
-  std::thread stop([&] { server_->Shutdown(absl::InfiniteFuture()); });
+  std::thread stop([&] { server_->Shutdown(MonotonicTime::InfiniteFuture()); });
   loader_.Release();
   client.join();
   stop.join();
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(Infer(Request(2)).error_code(), grpc::StatusCode::UNAVAILABLE);
-  server_->Shutdown(absl::InfiniteFuture());  // a second time changes nothing
+  server_->Shutdown(
+      MonotonicTime::InfiniteFuture());  // a second time changes nothing
 }
 
 TEST_F(RpcServerTest, StopCancelsWhatIsLateAtTheDeadline) {
@@ -176,7 +177,7 @@ TEST_F(RpcServerTest, StopCancelsWhatIsLateAtTheDeadline) {
   std::thread first([&] { running = Infer(Request(1)); });
   loader_.BlockUntilHeld(1);
   std::thread second([&] { waiting = Infer(Request(2)); });
-  std::thread stop([&] { server_->Shutdown(absl::InfinitePast()); });
+  std::thread stop([&] { server_->Shutdown(MonotonicTime::InfinitePast()); });
   second.join();
   EXPECT_FALSE(waiting.ok());
   first.join();

@@ -94,8 +94,8 @@ class ServingTest : public ::testing::Test {
   // As main does it: no new calls, then no more models.
   void TearDown() override {
     loader_.Release();
-    if (server_ != nullptr) server_->Shutdown(absl::InfiniteFuture());
-    if (manager_ != nullptr) manager_->Drain(absl::InfiniteFuture());
+    if (server_ != nullptr) server_->Shutdown(MonotonicTime::InfiniteFuture());
+    if (manager_ != nullptr) manager_->Drain(MonotonicTime::InfiniteFuture());
   }
 
   static inference::ModelInferRequest Request(int32_t first_id,

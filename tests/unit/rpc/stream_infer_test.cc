@@ -92,7 +92,7 @@ TEST_F(StreamInferTest, CancelEndsWhatWaits) {
     // The server's side ends too, or its stop would wait for it.
     loader_.Release();
   }
-  server_->Shutdown(absl::InfiniteFuture());
+  server_->Shutdown(MonotonicTime::InfiniteFuture());
   EXPECT_LE(loader_.eager().runs(), runs + 10);
 }
 
@@ -103,7 +103,7 @@ TEST_F(StreamInferTest, IdleStreamsDoNotHoldUpTheStop) {
   ASSERT_TRUE(stream->Write(Request(1)));
   ModelStreamInferResponse response;
   ASSERT_TRUE(stream->Read(&response));
-  server_->Shutdown(absl::InfiniteFuture());
+  server_->Shutdown(MonotonicTime::InfiniteFuture());
   EXPECT_FALSE(stream->Read(&response));
   const grpc::Status status = stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -117,7 +117,7 @@ TEST_F(StreamInferTest, AStopAnswersWhatRuns) {
   auto stream = stub_->ModelStreamInfer(&context);
   ASSERT_TRUE(stream->Write(Request(1)));
   loader_.BlockUntilHeld(1);
-  std::thread stop([&] { server_->Shutdown(absl::InfiniteFuture()); });
+  std::thread stop([&] { server_->Shutdown(MonotonicTime::InfiniteFuture()); });
   loader_.Release();
   ModelStreamInferResponse response;
   ASSERT_TRUE(stream->Read(&response));

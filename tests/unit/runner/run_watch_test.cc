@@ -43,6 +43,24 @@ TEST(RunWatchTest, TellsOfARunThatDoesNotEnd) {
   EXPECT_GT(told, absl::Seconds(100));
 }
 
+TEST(RunWatchTest, AStepOfTheTimeOfDayIsNoHungGpu) {
+  FakeClock clock;
+  bool told = false;
+  {
+    RunWatch watch(clock, absl::Seconds(100),
+                   [&](absl::Duration) { told = true; });
+    const auto running = watch.Add();
+    running->Begin();
+    for (int i = 0; i < 4; ++i) {
+      clock.BlockUntilWaiters(1);
+      clock.StepWall(absl::Seconds(120));
+      clock.Advance(absl::Seconds(25));
+    }
+    clock.BlockUntilWaiters(1);
+  }
+  EXPECT_FALSE(told);
+}
+
 TEST(RunWatchTest, ForgetsThreadsThatAreGone) {
   FakeClock clock;
   bool told = false;

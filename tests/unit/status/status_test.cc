@@ -62,7 +62,7 @@ class StatusTest : public ::testing::Test {
                                              clock_, started_);
   }
   void TearDown() override {
-    if (manager_ != nullptr) manager_->Drain(absl::InfiniteFuture());
+    if (manager_ != nullptr) manager_->Drain(MonotonicTime::InfiniteFuture());
   }
 
   void Answer(int requests, double seconds) {
@@ -72,7 +72,7 @@ class StatusTest : public ::testing::Test {
   }
 
   FakeClock clock_;
-  const absl::Time started_;
+  const MonotonicTime started_;
   const TempFolder folder_;
   FakeLoader loader_{[](absl::Span<const Tensor>) { return RunResult(); }};
   MetricRegistry metrics_;
