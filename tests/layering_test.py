@@ -19,28 +19,42 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parent.parent
 FLOORS = ("tools", "workshop", "shopfront")
 
-TOOLS = {"base", "metrics", "tensor"}
-WORKSHOP = {"program", "repository", "kernel_cache", "compile_broker", "runner", "promotion", "planning"}
 
-# What each room may include besides the standard library, abseil and itself.
-ALLOWED: dict[str, set[str]] = {
-    "base": set(),
-    "metrics": {"base"},
-    "tensor": {"base"},
-    "program": {"base", "tensor"},
-    "repository": {"base", "tensor", "program"},
-    "kernel_cache": TOOLS,
-    "compile_broker": TOOLS | {"kernel_cache"},
-    "runner": TOOLS | {"program"},
-    "promotion": TOOLS | {"runner"},
-    "planning": {"base", "tensor", "repository", "kernel_cache", "compile_broker", "runner", "promotion"},
-    "batching": TOOLS,
-    "models": TOOLS | WORKSHOP | {"batching"},
-    "rpc": TOOLS | {"models"},
-    "status": TOOLS | {"models"},
-    "ctl": TOOLS | WORKSHOP | {"rpc"},
-    "main": TOOLS | WORKSHOP | {"batching", "models", "rpc", "status"},
-}
+@dataclass(frozen=True)
+class Room:
+    """A table of rooms.toml."""
+
+    floor: str
+    charter: str
+    sees: tuple[str, ...]
+    doors: frozenset[str] | None  # None: every header is one
+
+    def may_use(self, header: str) -> bool:
+        """Types of that header, however they came."""
+        return header.split("/")[0] in self.sees or header in self.sees
+
+    def rooms_seen(self) -> set[str]:
+        """Wholly or in part."""
+        return {entry.split("/")[0] for entry in self.sees}
+
+    def has_door(self, header: str) -> bool:
+        return self.doors is None or header.split("/", 1)[1] in self.doors
+
+
+def read_rooms(text: str) -> dict[str, Room]:
+    """The rooms in the order in which they stand there."""
+    return {
+        name: Room(
+            floor=table["floor"],
+            charter=table["charter"],
+            sees=tuple(table["sees"]),
+            doors=frozenset(table["doors"]) if "doors" in table else None,
+        )
+        for name, table in tomllib.loads(text).items()
+    }
+
+
+ROOMS = read_rooms((REPOSITORY / "server/rooms.toml").read_text())
 
 
 @dataclass(frozen=True)
@@ -73,7 +87,7 @@ WALL_TIME_FILES = {
     "base/clock.h",
     "base/step_proof_waits.cc",  # asks to be told of steps
     "ctl/cache_commands.cc",  # ages of files
-    "main/main.cc",  # likewise
+    "main/daemon.cc",  # likewise
     "metrics/recent_refusals.cc",
     "models/model_manager.cc",  # the metric of when it was ready
     "rpc/infer_call.cc",  # "last_inference" of the protocol

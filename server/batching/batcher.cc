@@ -46,7 +46,7 @@ struct Batcher::Impl {
         queue(options.batching),
         planner(rules.lanes(), layout.max_batch_rows),
         work(options.threads),
-        timer(clock, [this](absl::Time now) { return EndExpired(now); }),
+        timer(clock, [this](MonotonicTime now) { return EndExpired(now); }),
         here(BatchExecutor::kHere, rules, runner, costs, clock, metrics,
              options.labels, abandon) {
     for (DeviceTurns* const of_device : turns) {
@@ -96,7 +96,7 @@ struct Batcher::Impl {
   }
   void FinishJob(const Job& job);
   // Returns when the next task is due.
-  absl::Time EndExpired(absl::Time now) ABSL_LOCKS_EXCLUDED(mu);
+  MonotonicTime EndExpired(MonotonicTime now) ABSL_LOCKS_EXCLUDED(mu);
 
   bool HasJobLocked(int thread) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
     return stopping || !queue.empty() || !work.empty(thread);
@@ -132,16 +132,6 @@ struct Batcher::Impl {
   // A thread that brought a task runs it, in device thread 0's stead.
   bool runs_here ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
-  bool joining ABSL_GUARDED_BY(mu) = false;
-  bool joined ABSL_GUARDED_BY(mu) = false;
-  // The timer sleeps until `timer_wake`, which is never later than the earliest
-  // deadline in the queue. It may be earlier: a task that ran leaves it as it
-  // is, so that a busy queue costs the timer one wake-up per timeout, not one
-  // per task.
-  MonotonicTime timer_wake ABSL_GUARDED_BY(mu) =
-      MonotonicTime::InfiniteFuture();
-  bool timer_changed ABSL_GUARDED_BY(mu) = false;
-  bool timer_stop ABSL_GUARDED_BY(mu) = false;
 
   ExpiryTimer timer;
   BatchExecutor here;  // of the thread that set runs_here
@@ -181,7 +171,7 @@ absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
 
 std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
     const InferTask& task, MonotonicTime now) {
-  if (running_jobs > 0 || !queue.empty() || !work[0].empty()) {
+  if (running_jobs > 0 || !queue.empty() || !work.empty(0)) {
     return std::nullopt;
   }
   if (options.batching.max_queue_delay > absl::ZeroDuration() ||
@@ -211,11 +201,7 @@ absl::Status Batcher::Impl::PushLocked(std::unique_ptr<InferTask>& task,
                                        MonotonicTime now) {
   const InferTask& pushed = *task;
   RETURN_IF_ERROR(queue.Push(task, now));
-  const MonotonicTime due = std::min(pushed.deadline, pushed.expiry);
-  if (due < timer_wake) {
-    timer_wake = due;
-    timer_changed = true;
-  }
+  timer.WakeBy(std::min(pushed.deadline, pushed.expiry));
   ++arrivals;
   UpdateLengthLocked();
   return absl::OkStatus();
@@ -328,9 +314,9 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
 bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   const auto has_job = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
     if (runs_here && thread == 0) return false;
-    return stopping || !work[thread].empty() ||
-           (!queue.empty() && (wait.until == MonotonicTime::InfinitePast() ||
-                               arrivals != wait.arrivals));
+    return stopping || !work.empty(thread) ||
+           (!queue.empty() &&
+            (wait.until == MonotonicTime::InfinitePast() || arrivals != wait.arrivals));
   };
   absl::MutexLock lock(&mu);
   if (wait.until == MonotonicTime::InfinitePast()) {
@@ -363,26 +349,13 @@ void Batcher::Impl::FinishJob(const Job& job) {
   if (job.work != nullptr) job.work->state = DeviceWork::Item::State::kOver;
 }
 
-void Batcher::Impl::TimerLoop() {
-  for (;;) {
-    {
-      const auto woken = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
-        return timer_changed || timer_stop;
-      };
-      absl::MutexLock lock(&mu);
-      clock.AwaitWithDeadline(&mu, absl::Condition(&woken), timer_wake);
-      if (timer_stop) return;
-      timer_changed = false;
-    }
-    const MonotonicTime now = clock.Now();
-    std::vector<EndedTask> ended;
-    {
-      absl::MutexLock lock(&mu);
-      if (now < timer_wake) continue;
-      timer_wake = queue.TakeExpired(now, ended);
-      UpdateLengthLocked();
-    }
-    EndTasks(std::move(ended));
+MonotonicTime Batcher::Impl::EndExpired(MonotonicTime now) {
+  std::vector<EndedTask> ended;
+  MonotonicTime next;
+  {
+    absl::MutexLock lock(&mu);
+    next = queue.TakeExpired(now, ended);
+    UpdateLengthLocked();
   }
   EndTasks(std::move(ended));
   return next;

@@ -16,7 +16,7 @@ void ExpiryTimer::Stop() {
   thread_.Join();
 }
 
-void ExpiryTimer::WakeEarlier(absl::Time due) {
+void ExpiryTimer::WakeEarlier(MonotonicTime due) {
   absl::MutexLock lock(&mu_);
   if (due >= wake_) return;
   wake_ = due;
@@ -34,9 +34,9 @@ void ExpiryTimer::Loop() {
       if (stop_) return;
       changed_ = false;
       if (clock_.Now() < wake_) continue;
-      wake_ = absl::InfiniteFuture();  // what comes meanwhile lowers it
+      wake_ = MonotonicTime::InfiniteFuture();  // what comes meanwhile lowers it
     }
-    const absl::Time next = expire_(clock_.Now());
+    const MonotonicTime next = expire_(clock_.Now());
     absl::MutexLock lock(&mu_);
     wake_ = std::min(wake_, next);
   }

@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/monotonic_time.h"
 #include "base/thread.h"
 
 namespace stoker {
@@ -24,7 +25,7 @@ class ExpiryTimer {
  public:
   // `expire` ends what is due and says what is due next, as far as it knows.
   // The clock outlives this object.
-  ExpiryTimer(Clock& clock, std::function<absl::Time(absl::Time now)> expire)
+  ExpiryTimer(Clock& clock, std::function<MonotonicTime(MonotonicTime now)> expire)
       : clock_(clock), expire_(std::move(expire)) {}
 
   void Start(const std::string& thread_name);
@@ -32,18 +33,18 @@ class ExpiryTimer {
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Something is due then.
-  void WakeBy(absl::Time due) ABSL_LOCKS_EXCLUDED(mu_) {
-    if (due != absl::InfiniteFuture()) WakeEarlier(due);
+  void WakeBy(MonotonicTime due) ABSL_LOCKS_EXCLUDED(mu_) {
+    if (due != MonotonicTime::InfiniteFuture()) WakeEarlier(due);
   }
 
  private:
-  void WakeEarlier(absl::Time due) ABSL_LOCKS_EXCLUDED(mu_);
+  void WakeEarlier(MonotonicTime due) ABSL_LOCKS_EXCLUDED(mu_);
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
 
   Clock& clock_;
-  const std::function<absl::Time(absl::Time)> expire_;
+  const std::function<MonotonicTime(MonotonicTime)> expire_;
   absl::Mutex mu_;
-  absl::Time wake_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
+  MonotonicTime wake_ ABSL_GUARDED_BY(mu_) = MonotonicTime::InfiniteFuture();
   bool changed_ ABSL_GUARDED_BY(mu_) = false;
   bool stop_ ABSL_GUARDED_BY(mu_) = false;
   Thread thread_;

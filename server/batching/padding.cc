@@ -1,11 +1,12 @@
 #include "batching/padding.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "absl/container/inlined_vector.h"
-#include "tensor/half_float.h"
-#include "tensor/saturated.h"
 
 namespace stoker {
 namespace {
@@ -20,7 +21,42 @@ ElementBytes Bytes(T value) {
 
 template <typename T>
 ElementBytes SaturatedBytes(double value) {
-  return Bytes(Saturated<T>(value));
+  using Limits = std::numeric_limits<T>;
+  if (std::isnan(value)) return Bytes<T>(0);
+  // max() may round up to a power of two as a double, hence >=.
+  if (value >= static_cast<double>(Limits::max())) return Bytes(Limits::max());
+  if (value <= static_cast<double>(Limits::min())) return Bytes(Limits::min());
+  return Bytes(static_cast<T>(value));
+}
+
+// Bits of the 16-bit floating-point number nearest to `value`, ties to even.
+// One rounding step from double: going through float would round twice.
+uint16_t RoundTo16Bits(double value, int exponent_bits, int mantissa_bits) {
+  const uint64_t bits = std::bit_cast<uint64_t>(value);
+  const uint16_t sign = static_cast<uint16_t>((bits >> 63) << 15);
+  const int exponent = static_cast<int>((bits >> 52) & 0x7ff);
+  const uint64_t mantissa = bits & ((uint64_t{1} << 52) - 1);
+  const uint64_t infinity = ((uint64_t{1} << exponent_bits) - 1)
+                            << mantissa_bits;
+  if (exponent == 0x7ff) {
+    const uint64_t quiet =
+        mantissa == 0 ? 0 : uint64_t{1} << (mantissa_bits - 1);
+    return static_cast<uint16_t>(sign | infinity | quiet);
+  }
+  if (exponent == 0) return sign;  // zero, or far below the smallest number
+
+  const uint64_t significand = mantissa | (uint64_t{1} << 52);
+  const int biased = exponent - 1023 + (1 << (exponent_bits - 1)) - 1;
+  const int shift = 52 - mantissa_bits + (biased > 0 ? 0 : 1 - biased);
+  if (shift > 53) return sign;
+  uint64_t rounded = significand >> shift;
+  const uint64_t rest = significand & ((uint64_t{1} << shift) - 1);
+  const uint64_t half = uint64_t{1} << (shift - 1);
+  if (rest > half || (rest == half && (rounded & 1) != 0)) ++rounded;
+  // The leading one of a normal number adds 1 to the exponent field, as does a
+  // carry out of the rounding.
+  if (biased > 0) rounded += static_cast<uint64_t>(biased - 1) << mantissa_bits;
+  return static_cast<uint16_t>(sign | std::min(rounded, infinity));
 }
 
 void CopyBytes(std::byte* to, const std::byte* from, size_t bytes) {
@@ -107,9 +143,9 @@ ElementBytes EncodeElement(double value, DataType dtype) {
     case DataType::kInt64:
       return SaturatedBytes<int64_t>(value);
     case DataType::kFp16:
-      return Bytes(RoundToHalf(value));
+      return Bytes(RoundTo16Bits(value, 5, 10));
     case DataType::kBf16:
-      return Bytes(RoundToBfloat(value));
+      return Bytes(RoundTo16Bits(value, 8, 7));
     case DataType::kFp32:
       return Bytes(static_cast<float>(value));
     case DataType::kFp64:

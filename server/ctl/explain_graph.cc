@@ -19,6 +19,7 @@
 #include "base/json_field.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
+#include "compile_broker/compiler_folder.h"
 #include "compile_broker/worker_environment.h"
 #include "ctl/cache_commands.h"
 #include "ctl/command_line.h"

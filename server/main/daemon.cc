@@ -138,7 +138,7 @@ absl::Status Daemon::OpenFiles() {
 }
 
 void Daemon::OpenModels() {
-  broker_ = std::make_unique<CompileBroker>(WorkerOptions(options_), *cache_,
+  broker_ = std::make_unique<CompileBroker>(WorkerOptions(options_), cache_->entries(),
                                             clock_, metrics_);
   // Before anything asks torch for a GPU. What is wrong is said by the models
   // that want one.
@@ -147,7 +147,7 @@ void Daemon::OpenModels() {
   first_run_ = std::make_unique<FirstRun>(
       FirstRun::Options{.argv = {"/proc/self/exe", "first-run"},
                         .machine = machine_},
-      *cache_);
+      cache_->facts());
   ModelManagerOptions options;
   options.poll_interval = options_.repository_poll;
   options.rebucket_interval = options_.rebucket;
@@ -192,17 +192,16 @@ absl::StatusOr<int> Daemon::Serve() {
 }
 
 absl::Status Daemon::Listen() {
-  status_reader_ = std::make_unique<StatusReader>(
-      *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
+  status_ = std::make_unique<StatusReader>(*manager_, metrics_, refusals_,
+                                           clock_, clock_.Now() - ProcessAge());
   ASSIGN_OR_RETURN(
       pages_,
       PageServer::Start(
           options_.metrics_listen,
-          {{"/", [this] { return StatusPage(status_reader_->Read()); }},
+          {{"/", [this] { return StatusPage(status_->Read()); }},
            {"/status.json",
             [this] {
-              return Page{"application/json",
-                          StatusJson(status_reader_->Read()), ""};
+              return Page{"application/json", StatusJson(status_->Read()), ""};
             }},
            {"/metrics", [this] {
               return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
@@ -241,18 +240,18 @@ void Daemon::AnnounceReadiness() {
 int Daemon::KeepHouse() {
   HeapTrimmer trimmer;
   Watchdog watchdog(services_, options_.listen, rpc_->port());
-  absl::Time next_eviction = clock_.Now() + absl::Seconds(5);
+  MonotonicTime next_eviction = clock_.Now() + absl::Seconds(5);
   for (;;) {
     const int signal = sigtimedwait(&signals_, nullptr, &kHouseInterval);
     if (signal > 0) return signal;
-    const absl::Time now = clock_.Now();
+    const MonotonicTime now = clock_.Now();
     trimmer.Look(now);
     gpus_.UpdateMetrics();
     Subprocess::ReapOrphans();
     watchdog.Look(now);
     services_.TellStatus(ServiceStatus(*manager_));
     if (now < next_eviction) continue;
-    cache_->Evict(options_.cache_limits, now);
+    cache_->entries().Evict(options_.cache_limits, clock_.WallNow());
     next_eviction = now + kEvictionInterval;
   }
 }
@@ -261,7 +260,7 @@ void Daemon::Drain(int signal) {
   services_.Tell("STOPPING=1");
   const bool gpu_lost = signal == GpuGuard::kSignal;
   if (gpu_lost) GpuGuard::EndWithin(options_.drain + absl::Seconds(1));
-  const absl::Time deadline = clock_.Now() + options_.drain;
+  const MonotonicTime deadline = clock_.Now() + options_.drain;
   spdlog::info("{}: draining for at most {}",
                gpu_lost ? "a GPU is lost" : strsignal(signal),
                absl::FormatDuration(options_.drain));

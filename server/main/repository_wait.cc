@@ -19,7 +19,7 @@ absl::StatusOr<int> AwaitRepository(const ModelRepository& repository,
                                     const sigset_t& signals, Clock& clock) {
   absl::Status status = repository.CheckRoot();
   if (status.ok()) return 0;
-  const absl::Time deadline = clock.Now() + wait;
+  const MonotonicTime deadline = clock.Now() + wait;
   spdlog::info("{}; waiting for it, {} at most", Std(status.message()),
                absl::FormatDuration(wait));
   while (clock.Now() < deadline) {

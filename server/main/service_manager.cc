@@ -92,7 +92,7 @@ Watchdog::Watchdog(ServiceManager& services, const std::string& listen,
                    int port)
     : services_(services), own_address_(OwnAddress(listen, port)) {}
 
-void Watchdog::Look(absl::Time now) {
+void Watchdog::Look(MonotonicTime now) {
   if (!services_.watchdog().has_value() || now < next_) return;
   const absl::StatusOr<bool> lives =
       AskHealth(own_address_, "liveness", *services_.watchdog() / 4);

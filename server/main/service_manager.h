@@ -48,12 +48,12 @@ class Watchdog {
 
   // Once every few seconds; asks the server three times in the interval at
   // which the service manager wants to hear of it.
-  void Look(absl::Time now);
+  void Look(MonotonicTime now);
 
  private:
   ServiceManager& services_;
   const std::string own_address_;
-  absl::Time next_ = absl::InfinitePast();
+  MonotonicTime next_ = MonotonicTime::InfinitePast();
 };
 
 // One line for `systemctl status`.

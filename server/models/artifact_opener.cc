@@ -22,7 +22,7 @@ std::vector<absl::Status> ArtifactOpener::TryInChild(
     return std::vector<absl::Status>(entries.size(), absl::OkStatus());
   }
   return first_run->Check(version_.spec.program_path, version_.compute_threads,
-                          entries);
+                          entries, version_.stop);
 }
 
 absl::StatusOr<ArtifactOpener::Opened> ArtifactOpener::Open(

@@ -51,9 +51,10 @@ std::string Reproducer(const ModelSpec& spec, absl::Span<const Tensor> inputs,
 absl::StatusOr<RmsErrors> ErrorsAgainstFloat64(const ReferenceRun& reference,
                                                const ModelSpec& spec,
                                                absl::Span<const Tensor> inputs,
-                                               const ParityRun& run) {
+                                               const ParityRun& run,
+                                               const std::stop_token& stop) {
   ASSIGN_OR_RETURN(const std::vector<Tensor> exact,
-                   reference.Run(spec.program_path, inputs));
+                   reference.Run(spec.program_path, inputs, stop));
   return CompareWithReference(exact, run.eager, run.compiled);
 }
 
@@ -196,7 +197,9 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
   if (run.comparison.equal) return absl::OkStatus();
   if (run.comparison.arguable && deps_.reference != nullptr) {
     const absl::StatusOr<RmsErrors> errors =
-        ErrorsAgainstFloat64(*deps_.reference, spec, inputs, run);
+        ErrorsAgainstFloat64(*deps_.reference, spec, inputs, run, deps_.stop);
+    // What was killed is no evidence against the candidate.
+    if (deps_.stop.stop_requested()) return absl::CancelledError("stopping");
     if (errors.ok()) {
       found.eager_rmse = errors->eager;
       found.compiled_rmse = errors->compiled;

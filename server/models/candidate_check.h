@@ -6,6 +6,7 @@
 // thread, which serves batches in between.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ class CandidateCheck {
     Clock* clock = nullptr;
     const ReferenceRun* reference = nullptr;  // null: there is none
     std::string machine;                      // for the verdict
+    std::stop_token stop;  // checks end soon, and say nothing
   };
   // What is behind `deps` outlives this object.
   explicit CandidateCheck(Deps deps) : deps_(std::move(deps)) {}

@@ -28,25 +28,58 @@ std::string FirstRun::NoteName() const {
   return FirstRunNoteName(options_.machine);
 }
 
-bool FirstRun::IsKnownLocked(const ArtifactKey& key) {
+bool FirstRun::IsKnown(const ArtifactKey& key) const {
   return survived_.contains(key) ||
          facts_.ReadNote(key, NoteName()).has_value();
 }
 
-void FirstRun::NoteLocked(const ArtifactKey& key) {
+void FirstRun::Note(const ArtifactKey& key) {
   survived_.insert(key);
   // Without the note the next start tries again.
   facts_.WriteNote(key, NoteName(), "").IgnoreError();
 }
 
-std::vector<absl::Status> FirstRun::Check(
-    const std::string& program, int threads,
-    absl::Span<const CacheEntry> entries) {
-  std::vector<absl::Status> results(entries.size(), absl::OkStatus());
+bool FirstRun::TakeTurn(const std::stop_token& stop) {
+  // Has who waits look at `stop` again.
+  const std::stop_callback wake(stop,
+                                [this] { const absl::MutexLock lock(&mu_); });
   const absl::MutexLock lock(&mu_);
+  const auto free = [this, &stop] {
+    mu_.AssertReaderHeld();
+    return !busy_ || stop.stop_requested();
+  };
+  mu_.Await(absl::Condition(&free));
+  if (stop.stop_requested()) return false;
+  busy_ = true;
+  return true;
+}
+
+void FirstRun::EndTurn() {
+  const absl::MutexLock lock(&mu_);
+  busy_ = false;
+}
+
+std::vector<absl::Status> FirstRun::Check(const std::string& program,
+                                          int threads,
+                                          absl::Span<const CacheEntry> entries,
+                                          std::stop_token stop) {
+  if (!TakeTurn(stop)) {
+    return std::vector<absl::Status>(entries.size(),
+                                     absl::CancelledError("stopping"));
+  }
+  std::vector<absl::Status> results(entries.size(), absl::OkStatus());
+  RunChildren(program, threads, entries, stop, results);
+  EndTurn();
+  return results;
+}
+
+void FirstRun::RunChildren(const std::string& program, int threads,
+                           absl::Span<const CacheEntry> entries,
+                           const std::stop_token& stop,
+                           std::vector<absl::Status>& results) {
   std::vector<size_t> left;
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (!IsKnownLocked(entries[i].key)) left.push_back(i);
+    if (!IsKnown(entries[i].key)) left.push_back(i);
   }
   while (!left.empty()) {
     Subprocess::Options child_options{.argv = options_.argv};
@@ -59,22 +92,28 @@ std::vector<absl::Status> FirstRun::Check(
     if (!child.ok()) {
       spdlog::warn("artifacts are not tried in a child process first: {}",
                    std::string(child.status().message()));
-      return results;
+      return;
     }
+    const std::stop_callback kill(stop, [&child] { (*child)->Kill(); });
     const Conversation heard = Communicate(**child, "", options_.time_limit);
     const size_t survived =
         std::min(static_cast<size_t>(
                      std::count(heard.reply.begin(), heard.reply.end(), '\n')),
                  left.size());
-    for (size_t i = 0; i < survived; ++i) NoteLocked(entries[left[i]].key);
+    for (size_t i = 0; i < survived; ++i) Note(entries[left[i]].key);
     left.erase(left.begin(),
                left.begin() + static_cast<std::ptrdiff_t>(survived));
+    if (stop.stop_requested()) {
+      for (const size_t i : left) {
+        results[i] = absl::CancelledError("stopping");
+      }
+      return;
+    }
     if (left.empty()) break;
     results[left[0]] = absl::InternalError(
         absl::StrCat("its first run, in a child process: ", heard.end));
     left.erase(left.begin());
   }
-  return results;
 }
 
 }  // namespace stoker

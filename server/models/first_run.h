@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <set>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -41,20 +42,34 @@ class FirstRun {
 
   // For each entry: OK when it has survived a run here, or does now. INTERNAL
   // with what became of the child when not. OK too when no child can be
-  // started: then nothing is known, and the daemon runs it as ever.
+  // started: then nothing is known, and the daemon runs it as ever. CANCELLED
+  // for those that aren't through when `stop` is requested, which kills the
+  // child.
   std::vector<absl::Status> Check(const std::string& program, int threads,
-                                  absl::Span<const CacheEntry> entries)
+                                  absl::Span<const CacheEntry> entries,
+                                  std::stop_token stop)
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
-  bool IsKnownLocked(const ArtifactKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void NoteLocked(const ArtifactKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Waits for its turn; false when stopped before it came.
+  bool TakeTurn(const std::stop_token& stop) ABSL_LOCKS_EXCLUDED(mu_);
+  void EndTurn() ABSL_LOCKS_EXCLUDED(mu_);
+  // What becomes of those entries that a child is to try first, by index, in
+  // this caller's turn.
+  void RunChildren(const std::string& program, int threads,
+                   absl::Span<const CacheEntry> entries,
+                   const std::stop_token& stop,
+                   std::vector<absl::Status>& results);
+  // In this caller's turn.
+  bool IsKnown(const ArtifactKey& key) const;
+  void Note(const ArtifactKey& key);
   std::string NoteName() const;
 
   const Options options_;
   FactStore& facts_;
-  absl::Mutex mu_;  // held while a child runs
-  std::set<ArtifactKey> survived_ ABSL_GUARDED_BY(mu_);
+  std::set<ArtifactKey> survived_;  // of whoever has the turn
+  absl::Mutex mu_;
+  bool busy_ ABSL_GUARDED_BY(mu_) = false;  // it is somebody's turn
 };
 
 }  // namespace stoker

@@ -516,7 +516,7 @@ void ModelManager::Impl::Publish() {
     index.swap(lines);  // the old ones are freed without the lock
   }
   if (became_ready) {
-    deps.metrics->Gauge(metric::kReadyTimestamp)
+    metrics.Gauge(metric::kReadyTimestamp)
         .Set(absl::ToDoubleSeconds(deps.clock->WallNow() - absl::UnixEpoch()));
   }
   if (listener) listener();

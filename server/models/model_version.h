@@ -14,6 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/monotonic_time.h"
+#include "batching/batch_layout.h"
+#include "batching/batch_runner.h"
 #include "batching/batcher.h"
 #include "models/device_threads.h"
 #include "models/executable_tiers.h"

@@ -26,7 +26,8 @@ NamedTensors Numbered(absl::Span<const Tensor> tensors) {
 }  // namespace
 
 absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
-    const std::string& program, absl::Span<const Tensor> inputs) const {
+    const std::string& program, absl::Span<const Tensor> inputs,
+    std::stop_token stop) const {
   if (options_.argv.empty()) {
     return absl::UnavailableError("there is no Python here");
   }
@@ -39,7 +40,9 @@ absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
   child_options.inherit = WorkerVariables();
   auto child = Subprocess::Start(child_options);
   if (!child.ok()) return absl::UnavailableError(child.status().message());
+  const std::stop_callback kill(stop, [&child] { (*child)->Kill(); });
   const Conversation heard = Communicate(**child, request, options_.time_limit);
+  if (stop.stop_requested()) return absl::CancelledError("stopping");
   if (heard.reply.empty()) {
     return absl::InternalError(
         absl::StrCat(heard.end, ": ", LastLine(heard.log)));

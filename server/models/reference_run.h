@@ -6,6 +6,7 @@
 // Thread-safe; every call starts a process.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,9 +30,11 @@ class ReferenceRun {
   explicit ReferenceRun(Options options) : options_(std::move(options)) {}
 
   // The program's flat outputs, floating ones in FP64. UNAVAILABLE without
-  // Python, INTERNAL with the process' last words when it fails.
-  absl::StatusOr<std::vector<Tensor>> Run(
-      const std::string& program, absl::Span<const Tensor> inputs) const;
+  // Python, INTERNAL with the process' last words when it fails, CANCELLED when
+  // `stop` is requested, which kills the process.
+  absl::StatusOr<std::vector<Tensor>> Run(const std::string& program,
+                                          absl::Span<const Tensor> inputs,
+                                          std::stop_token stop) const;
 
  private:
   const Options options_;

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
-#include "tensor/half_float.h"
+#include "promotion/half_float.h"
 
 namespace stoker {
 namespace {

@@ -5,8 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "tensor/half_float.h"
-#include "tensor/saturated.h"
+#include "promotion/half_float.h"
 
 namespace stoker {
 namespace {
@@ -44,11 +43,24 @@ class SplitMix64 {
   uint64_t state_;
 };
 
+// `value` as T, held inside what T can say; NaN becomes 0.
+template <typename T>
+T Clamped(double value) {
+  if (std::isnan(value)) return 0;
+  if (value <= static_cast<double>(std::numeric_limits<T>::min())) {
+    return std::numeric_limits<T>::min();
+  }
+  if (value >= static_cast<double>(std::numeric_limits<T>::max())) {
+    return std::numeric_limits<T>::max();
+  }
+  return static_cast<T>(value);
+}
+
 template <typename T>
 void FillIntegers(const InputDomain& domain, SplitMix64& random,
                   Buffer& buffer) {
-  const T low = Saturated<T>(std::round(domain.low));
-  const T high = std::max(low, Saturated<T>(std::round(domain.high)));
+  const T low = Clamped<T>(std::round(domain.low));
+  const T high = std::max(low, Clamped<T>(std::round(domain.high)));
   const uint64_t span =
       static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   T* out = reinterpret_cast<T*>(buffer.data());
@@ -108,11 +120,11 @@ void Fill(const InputDomain& domain, SplitMix64& random, Buffer& buffer) {
       return FillIntegers<int64_t>(domain, random, buffer);
     case DataType::kFp16:
       return FillFloating<uint16_t>(domain, random, buffer, [](double value) {
-        return RoundToHalf(static_cast<float>(value));
+        return FloatToHalf(static_cast<float>(value));
       });
     case DataType::kBf16:
       return FillFloating<uint16_t>(domain, random, buffer, [](double value) {
-        return RoundToBfloat(static_cast<float>(value));
+        return FloatToBfloat(static_cast<float>(value));
       });
     case DataType::kFp32:
       return FillFloating<float>(domain, random, buffer, [](double value) {

@@ -116,7 +116,7 @@ Status StatusReader::Read() {
   const std::vector<VersionReport> versions = manager_.Report();
   const MetricSnapshot metrics = metrics_.Read();
   Status status;
-  status.server = ServerFrom(page);
+  status.server = ServerFrom(metrics);
   status.server.time = clock_.WallNow();
   Look now{clock_.Now(), {}};
   status.server.uptime = now.time - started_;

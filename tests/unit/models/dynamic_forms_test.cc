@@ -14,6 +14,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/catalog.h"
 #include "models/model_version.h"
+#include "models/version_labels.h"
 #include "planning/note_names.h"
 #include "tests/fakes/fake_artifact_loader.h"
 #include "tests/fakes/fake_clock.h"

@@ -9,7 +9,7 @@
 #include <functional>
 #include <limits>
 
-#include "tensor/half_float.h"
+#include "promotion/half_float.h"
 #include "tests/fakes/tensors.h"
 
 namespace stoker {
@@ -118,11 +118,11 @@ TEST(CompareOutputsTest, BooleansAreExact) {
 TEST(CompareOutputsTest, SixteenBitFormatsGetAToleranceTheyCanMeet) {
   const auto halves = [](float value) {
     return std::vector{
-        MakeTensor<uint16_t>(DataType::kFp16, {1}, {RoundToHalf(value)})};
+        MakeTensor<uint16_t>(DataType::kFp16, {1}, {FloatToHalf(value)})};
   };
   const auto bfloats = [](float value) {
     return std::vector{
-        MakeTensor<uint16_t>(DataType::kBf16, {1}, {RoundToBfloat(value)})};
+        MakeTensor<uint16_t>(DataType::kBf16, {1}, {FloatToBfloat(value)})};
   };
   // Two steps of the format apart, then far apart.
   EXPECT_TRUE(CompareOutputs(halves(8), halves(8 + 0x1p-6f), {}).equal);

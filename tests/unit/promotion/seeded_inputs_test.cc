@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/half_float.h"
+#include "promotion/half_float.h"
 
 namespace stoker {
 namespace {

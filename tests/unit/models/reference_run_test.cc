@@ -1,0 +1,75 @@
+#include "models/reference_run.h"
+
+#include <sys/stat.h>
+
+#include <fstream>
+#include <future>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/temp_folder.h"
+#include "tests/fakes/tensors.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::HasSubstr;
+
+ReferenceRun Script(const std::string& script) {
+  return ReferenceRun({.argv = {"/bin/sh", "-c", script}});
+}
+
+absl::Status RunOnce(const ReferenceRun& reference, std::stop_token stop = {}) {
+  const std::vector<Tensor> inputs = {
+      MakeTensor<float>(DataType::kFp32, {1}, {1})};
+  return reference.Run("model.pt2", inputs, std::move(stop)).status();
+}
+
+TEST(ReferenceRunTest, AnswersWithWhatTheProcessReplies) {
+  // The request is a tensor file of the inputs, by position, and so is the
+  // reply.
+  const std::vector<Tensor> inputs = {
+      MakeTensor<double>(DataType::kFp64, {2}, {1, 2})};
+  const auto outputs = Script("cat >&3").Run("model.pt2", inputs, {});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ASSERT_EQ(outputs->size(), 1u);
+  EXPECT_EQ(ValuesOf<double>(outputs->front()), (std::vector<double>{1, 2}));
+}
+
+TEST(ReferenceRunTest, AFailureHasTheLastWords) {
+  const absl::Status status = RunOnce(Script("echo no torch >&2; exit 3"));
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("exit status 3: no torch"));
+}
+
+TEST(ReferenceRunTest, WithoutPythonThereIsNone) {
+  EXPECT_TRUE(absl::IsUnavailable(RunOnce(ReferenceRun({}))));
+}
+
+TEST(ReferenceRunTest, OneThatHangsEndsWhenItIsStopped) {
+  const TempFolder folder;
+  const std::string begun = folder / "begun";
+  ASSERT_EQ(mkfifo(begun.c_str(), 0600), 0);
+  const ReferenceRun reference = Script("echo > " + begun + "; sleep 600");
+  std::stop_source stop;
+  auto ran = std::async(std::launch::async,
+                        [&] { return RunOnce(reference, stop.get_token()); });
+  std::ifstream(begun).get();  // blocks until it writes
+  stop.request_stop();
+  EXPECT_TRUE(absl::IsCancelled(ran.get()));
+}
+
+TEST(ReferenceRunTest, OneThatIsStoppedBeforeItBeginsEndsAtOnce) {
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_TRUE(
+      absl::IsCancelled(RunOnce(Script("sleep 600"), stop.get_token())));
+}
+
+}  // namespace
+}  // namespace stoker
