@@ -11,38 +11,27 @@ parent. The parent alone talks to stokerd: replies of one job can't be torn or d
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import ctypes
-import gc
 import json
 import os
-import resource
 import selectors
 import shutil
 import signal
 import sys
 import time
-import traceback
-import warnings
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from compiler.guards.refused import Refused
-from compiler.job import cuda, limits, toolchain
-from compiler.job.job import Job, run_job
+from compiler.job import limits
+from compiler.job.job import Job
 from compiler.job.protocol import send
-from compiler.job.work_folder import claimed
+from compiler.worker.child import be_child
 
 POLL_SECONDS = 0.2  # how often time and memory are looked at
 LOG_LINES = 30  # of a failed child, kept for its message
 MESSAGE_CHARACTERS = 8000
-NICENESS = 10  # of a job: requests that are served meanwhile come first
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass
@@ -137,7 +126,7 @@ class Worker:
             inherited = [self._reply_fd, self._selector.fileno(), reply_read, log_read]
             for other in self._children.values():
                 inherited += [end for end in (other.replies, other.log) if end is not None]
-            _be_child(job, self._work_of(os.getpid()), parent, reply_write, log_write, inherited)
+            be_child(job, self._work_of(os.getpid()), parent, reply_write, log_write, inherited)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # as the child does: whoever comes first
         os.close(reply_write)
@@ -254,106 +243,3 @@ class Worker:
 def _kill_group(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _be_child(job: Job, work: Path, parent: int, replies: int, log: int, inherited: list[int]) -> NoReturn:
-    """Runs the job in the forked child and ends the process."""
-    status = 1
-    try:
-        os.setpgid(0, 0)
-        os.nice(NICENESS)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-        for descriptor in inherited:
-            os.close(descriptor)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
-        # A burst of allocations between two looks of the parent. The weights are a private mapping.
-        size = job.program.stat().st_size if job.program.exists() else 0
-        more = size + (cuda.HOST_BYTES if job.on_gpu else 0)
-        resource.setrlimit(resource.RLIMIT_DATA, (job.memory_bytes + more,) * 2)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-        def report(phase: str) -> None:
-            send(replies, {"event": "phase", "id": job.id, "phase": phase})
-
-        send(replies, _answer(job, work, report))
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-
-
-def _answer(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, Any]:
-    try:
-        return {"event": "done", **run_job(job, work, report)}
-    except Exception as error:
-        for cause in limits.causes(error):
-            if isinstance(cause, Refused):
-                return {"event": "failed", "kind": "refused", "message": str(cause)}
-        kind = "memory" if limits.is_out_of_memory(error) else "error"
-        traceback.print_exc()
-        reason = str(error).strip().splitlines()
-        message = f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}"
-        return {"event": "failed", "kind": kind, "message": message}
-
-
-def prewarm(scratch: Path, work: Path) -> None:
-    """Does once what every compile of a fresh process would do: imports, tables, headers."""
-    import torch
-
-    torch.set_num_threads(1)
-    with contextlib.suppress(ImportError):  # Inductor's progress bars start a thread where they can
-        from tqdm import tqdm
-
-        tqdm.monitor_interval = 0
-    from compiler.worker import warm_program
-
-    stage = work / "prewarm"
-    stage.mkdir()
-    program = work / "prewarm.pt2"
-    with cuda.left_alone():
-        sizes = warm_program.save(program)
-        march, simdlen = toolchain.host_target()
-        job = Job(
-            id=0, key="", factors={}, model="prewarm", bucket="", program=program, sizes=sizes, threads=2,
-            march=march, simdlen=simdlen, stage=stage, scratch=scratch, timeout_seconds=0, memory_bytes=0,
-        )  # fmt: skip
-        run_job(job, work / "prewarming", lambda phase: None)
-    shutil.rmtree(stage)
-    program.unlink()
-    torch._inductor.config.aot_inductor.metadata.clear()
-    gc.collect()
-    gc.freeze()
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m compiler.worker", description=__doc__.splitlines()[0])
-    parser.add_argument("--reply-fd", type=int, required=True, help="descriptor that replies are written to")
-    parser.add_argument("--scratch", type=Path, required=True, help="folder of caches, kept between runs")
-    options = parser.parse_args(arguments)
-    started = time.monotonic()
-    os.set_inheritable(options.reply_fd, False)
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # compilers whose job was killed are reaped here
-    # Inductor warns of its own ways; what remains in the log is about the model.
-    warnings.simplefilter("ignore", FutureWarning)
-    warnings.simplefilter("ignore", DeprecationWarning)
-    toolchain.prepare_environment(options.scratch)
-    with claimed(options.scratch) as work, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        prewarm(options.scratch, work)
-        import torch
-
-        if limits.threads() > 1:
-            print(f"{limits.threads()} threads run: forking is at risk", file=sys.stderr, flush=True)
-        ready = {"event": "ready", "pid": os.getpid(), "torch": torch.__version__}
-        send(options.reply_fd, {**ready, "seconds": round(time.monotonic() - started, 3)})
-        Worker(options.reply_fd, work).run()
-    return 0

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from compiler.job.job import Job, run_job
-from compiler.worker import parent
+from compiler.worker import __main__ as worker
+from compiler.worker import child
 
 if TYPE_CHECKING:
     import torch
@@ -201,5 +202,5 @@ def run_faulty(job: Job, work: Path, report: Callable[[str], None]) -> dict[str,
 
 
 if __name__ == "__main__":
-    parent.run_job = run_faulty
-    sys.exit(parent.main())
+    child.run_job = run_faulty
+    sys.exit(worker.main())

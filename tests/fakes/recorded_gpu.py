@@ -110,7 +110,7 @@ def present(**changes: Any) -> Iterator[SimpleNamespace]:
 
 def run_worker(arguments: list[str]) -> int:
     """A compile worker whose jobs find the GPU when they open it; its parent finds none, as it does anywhere."""
-    from compiler.worker import parent
+    from compiler.worker import __main__ as worker
 
     gpu = present()  # until the process ends
 
@@ -120,7 +120,7 @@ def run_worker(arguments: list[str]) -> int:
         return "cuda:0"
 
     with mock.patch.object(cuda, "open_device", opened):
-        return parent.main(arguments)
+        return worker.main(arguments)
 
 
 def _driver(properties: SimpleNamespace) -> Any:
