@@ -81,7 +81,9 @@ CUDA_ROOM = "runner_cuda"
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 # What is for people, for files or for other machines; all else is a duration, of Clock::Now().
-WALL_TIME = re.compile(r"\bWallNow\s*\(|\bsystem_clock\b|\b(gettimeofday|time)\s*\(\s*(nullptr|NULL|0|&)|\bCLOCK_REALTIME\b")
+WALL_TIME = re.compile(
+    r"\bWallNow\s*\(|\bsystem_clock\b|\b(gettimeofday|time)\s*\(\s*(nullptr|NULL|0|&)|\bCLOCK_REALTIME\b"
+)
 WALL_TIME_FILES = {
     "base/clock.cc",
     "base/clock.h",
@@ -138,7 +140,7 @@ def homes(server: Path) -> dict[str, str]:
         for first, second in DECLARED.findall(code(path)):
             files[first or second].add(name)
         if path.suffix == ".h":
-            outermost |= {first: name for first in OUTERMOST.findall(code(path))}
+            outermost |= dict.fromkeys(OUTERMOST.findall(code(path)), name)
     return {declared: header for declared, header in outermost.items() if files[declared] == {header}}
 
 
