@@ -139,12 +139,6 @@ def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_text().splitlines()) <= README_LINES
 
 
-def test_every_room_is_in_the_table() -> None:
-    rooms = {path.name for path in (REPOSITORY / "server").iterdir() if path.is_dir() and path.name[0].isalpha()}
-    named = re.findall(r"^\|[^|]*\| `(\w+)` \|", section("server/README.md", "Rooms and floors"), re.MULTILINE)
-    assert sorted(named) == sorted(rooms)
-
-
 def yaml_fields() -> set[str]:
     """Every name that the readers of model.yaml know."""
     names: set[str] = set()
