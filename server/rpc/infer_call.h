@@ -25,6 +25,7 @@
 #include "rpc/admission.h"
 #include "rpc/completion_thread.h"
 #include "rpc/request_reader.h"
+#include "rpc/response_encoder.h"
 #include "rpc/tensor_codec.h"
 
 namespace stoker {

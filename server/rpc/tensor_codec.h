@@ -1,13 +1,12 @@
-// Between the wire's messages and plain tensors. Not here: the bounds of
-// dimensions, which ModelHandle::Submit knows.
+// From a request's message to plain tensors; rpc/response_encoder.h is the way
+// back. Not here: the bounds of dimensions, which ModelHandle::Submit knows.
 //
 // Thread-safe: pure functions.
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
-
+#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <string_view>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -15,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
 #include "rpc/request_reader.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
@@ -50,24 +48,5 @@ absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
                                              const ModelSpec& spec,
                                              std::shared_ptr<const void> owner,
                                              Admit admit);
-
-// What an answer is wrapped in.
-enum class AnswerForm {
-  kUnary,   // ModelInferResponse
-  kStream,  // ModelStreamInferResponse
-};
-
-// Sets `message` to the serialised answer: `outputs` are indices into the
-// model's outputs and into `tensors`. Large tensors are not copied; the message
-// shares them with their owners. INVALID_ARGUMENT when it would exceed
-// protobuf's 2 GiB.
-absl::Status EncodeResponse(const ModelSpec& spec, std::string_view id,
-                            absl::Span<const int> outputs,
-                            absl::Span<const Tensor> tensors, AnswerForm form,
-                            grpc::ByteBuffer& message);
-
-// A ModelStreamInferResponse that reports a failed request inside the stream.
-grpc::ByteBuffer EncodeStreamError(const absl::Status& status,
-                                   std::string_view id);
 
 }  // namespace stoker

@@ -1,9 +1,10 @@
+#include "rpc/response_encoder.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "rpc/tensor_codec.h"
 #include "tests/fakes/tensors.h"
 #include "tests/unit/rpc/codec_fixtures.h"
 
