@@ -229,8 +229,8 @@ def unused(server: Path, rooms: dict[str, Room]) -> Iterator[str]:
     """What rooms.toml allows and nobody does."""
     taken: dict[str, set[str]] = {name: set() for name in rooms}
     for path in sources(server):
-        room = path.relative_to(server).parts[0]
-        taken.setdefault(room, set()).update(t for _, t in includes(path) if t.split("/")[0] in rooms.keys() - {room})
+        of = path.relative_to(server).parts[0]
+        taken.setdefault(of, set()).update(t for _, t in includes(path) if t.split("/")[0] in rooms.keys() - {of})
     for name, room in rooms.items():
         for entry in room.sees:
             if not any(header == entry or header.split("/")[0] == entry for header in taken[name]):

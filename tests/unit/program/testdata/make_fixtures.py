@@ -80,6 +80,7 @@ def main() -> None:
                 content = source.read(name)
                 if name.endswith("/models/model.json"):
                     content = anonymous(content)
+                assert archive.fp is not None
                 archive.writestr(aligned(name, archive.fp.tell()), content)
     print(f"{target}: {target.stat().st_size} bytes")
 
