@@ -139,6 +139,26 @@ def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_text().splitlines()) <= README_LINES
 
 
+# "`rpc/tensor_codec.cc` DecodeRequest": what a path's table says of a file.
+STOP = re.compile(r"`([\w/]+\.cc)` ([A-Z]\w+)")
+
+
+def misplaced(text: str, server: Path) -> list[str]:
+    """Functions that the architecture's tables look for in files that have none of that name."""
+    return [
+        f"{file} has no {function}"
+        for file, function in STOP.findall(text)
+        if not re.search(rf"\b{function}\(", (server / file).read_text())
+    ]
+
+
+def test_the_paths_name_what_their_files_define() -> None:
+    text = (REPOSITORY / "server/README.md").read_text()
+    assert len(STOP.findall(text)) > 8
+    assert misplaced(text, REPOSITORY / "server") == []
+    assert misplaced("`rpc/call.cc` NoSuchThing", REPOSITORY / "server") == ["rpc/call.cc has no NoSuchThing"]
+
+
 def yaml_fields() -> set[str]:
     """Every name that the readers of model.yaml know."""
     names: set[str] = set()
