@@ -101,6 +101,32 @@ std::string TierOf(const BucketStatus& bucket) {
   return slot.graph_gain > 0 ? "graph" : "aot";
 }
 
+RecentRequests RecentSince(const std::map<double, double>& before,
+                           std::map<double, double> now,
+                           absl::Duration window) {
+  const auto total = [](const std::map<double, double>& buckets) {
+    return buckets.empty() ? 0 : buckets.rbegin()->second;
+  };
+  if (total(before) <= total(now)) {
+    for (auto& [bound, count] : now) {
+      const auto same = before.find(bound);
+      if (same != before.end()) count -= same->second;
+    }
+  }
+  RecentRequests recent;
+  if (window > absl::ZeroDuration()) {
+    recent.per_second = total(now) / absl::ToDoubleSeconds(window);
+  }
+  const auto quantile = [&](double share) -> std::optional<absl::Duration> {
+    const std::optional<double> seconds = Quantile(now, share);
+    if (!seconds.has_value()) return std::nullopt;
+    return absl::Seconds(*seconds);
+  };
+  recent.p50 = quantile(0.5);
+  recent.p99 = quantile(0.99);
+  return recent;
+}
+
 StatusReader::StatusReader(const ModelManager& manager,
                            const MetricRegistry& metrics,
                            const RecentRefusals& refusals, Clock& clock,
@@ -134,7 +160,10 @@ Status StatusReader::Read() {
   const Look before = Remember(now);
   status.server.window = now.time - before.time;
   for (ModelStatus& model : status.models) {
-    model.recent = Since(before, now, model.model);
+    const auto earlier = before.latency.find(model.model);
+    model.recent = RecentSince(
+        earlier == before.latency.end() ? Histogram() : earlier->second,
+        now.latency.at(model.model), status.server.window);
   }
   status.cache = CacheFrom(metrics);
   status.refusals = refusals_.Read();
@@ -149,32 +178,6 @@ StatusReader::Look StatusReader::Remember(const Look& now) {
   Look before = looks_.front();
   if (now.time - looks_.back().time >= kShortestWindow) looks_.push_back(now);
   return before;
-}
-
-RecentRequests StatusReader::Since(const Look& before, const Look& now,
-                                   const std::string& model) const {
-  Histogram buckets = now.latency.at(model);
-  if (const auto earlier = before.latency.find(model);
-      earlier != before.latency.end()) {
-    for (auto& [bound, count] : buckets) {
-      const auto same = earlier->second.find(bound);
-      if (same != earlier->second.end()) count -= same->second;
-    }
-  }
-  RecentRequests recent;
-  const absl::Duration window = now.time - before.time;
-  const double requests = buckets.empty() ? 0 : buckets.rbegin()->second;
-  if (window > absl::ZeroDuration()) {
-    recent.per_second = requests / absl::ToDoubleSeconds(window);
-  }
-  const auto quantile = [&](double share) -> std::optional<absl::Duration> {
-    const std::optional<double> seconds = Quantile(buckets, share);
-    if (!seconds.has_value()) return std::nullopt;
-    return absl::Seconds(*seconds);
-  };
-  recent.p50 = quantile(0.5);
-  recent.p99 = quantile(0.99);
-  return recent;
 }
 
 }  // namespace stoker

@@ -80,6 +80,12 @@ struct Status {
 // "graph", "aot" or "eager": what answers requests of a bucket.
 std::string TierOf(const BucketStatus& bucket);
 
+// What came between two looks at a histogram of latencies; `before` is empty
+// where it wasn't there. One that holds less by now began anew meanwhile, as
+// that of a version does which is unloaded and loaded again.
+RecentRequests RecentSince(const std::map<double, double>& before,
+                           std::map<double, double> now, absl::Duration window);
+
 // Takes a Status. A look costs less than a scrape of /metrics does, and holds
 // no lock that a request waits for.
 //
@@ -100,8 +106,6 @@ class StatusReader {
     std::map<std::string, Histogram> latency;  // by "minilm:1"
   };
 
-  RecentRequests Since(const Look& before, const Look& now,
-                       const std::string& model) const;
   // Remembers `now`; what it is to be compared with.
   Look Remember(const Look& now) ABSL_LOCKS_EXCLUDED(mu_);
 

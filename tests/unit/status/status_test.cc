@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -179,6 +181,20 @@ TEST_F(StatusTest, RatesAreThoseOfTheLastMinuteOrSinceTheLastLook) {
   EXPECT_EQ(now.server.window, absl::Hours(1));
   EXPECT_EQ(now.models[0].recent.per_second, 0);
   EXPECT_EQ(now.models[0].recent.p99, std::nullopt);
+}
+
+TEST(RecentSinceTest, CountsWhatCameSinceOrSinceItBeganAnew) {
+  const double none = std::numeric_limits<double>::infinity();
+  const std::map<double, double> before = {{0.1, 40}, {none, 50}};
+  EXPECT_EQ(RecentSince(before, {{0.1, 60}, {none, 80}}, absl::Seconds(10))
+                .per_second,
+            3);
+  // Unloaded and loaded again: its counts began anew.
+  const RecentRequests anew =
+      RecentSince(before, {{0.1, 20}, {none, 20}}, absl::Seconds(10));
+  EXPECT_EQ(anew.per_second, 2);
+  EXPECT_LE(*anew.p99, absl::Milliseconds(100));
+  EXPECT_EQ(RecentSince({}, {}, absl::Seconds(10)).per_second, 0);
 }
 
 TEST_F(StatusTest, ManyMayLookAtOnce) {
