@@ -8,19 +8,23 @@ bool OnItsWay(VersionState state) {
          state == VersionState::kWarming;
 }
 
-// Whether something of `model` that is wanted serves or will not come any more.
-bool MayLose(absl::Span<const VersionSnapshot> versions,
-             const std::string& model) {
+// Whether nothing is lost with a version that nobody wants any more: what takes
+// its place serves, or nothing is to.
+bool MayGo(absl::Span<const VersionSnapshot> versions,
+           const VersionSnapshot& unwanted) {
   bool any_wanted = false;
-  bool any_serving = false;
+  bool any_serves = false;
+  bool same_number_failed = false;
   for (const VersionSnapshot& v : versions) {
-    if (v.model != model || !v.wanted) continue;
+    if (v.model != unwanted.model || !v.wanted) continue;
     any_wanted = true;
     if (OnItsWay(v.state)) return false;
-    any_serving |= v.state == VersionState::kServing;
+    any_serves |= v.state == VersionState::kServing;
+    same_number_failed |=
+        v.version == unwanted.version && v.state == VersionState::kFailed;
   }
-  // All wanted versions failed: keep what serves.
-  return !any_wanted || any_serving;
+  // What was to take its place failed: keep what serves.
+  return !any_wanted || (any_serves && !same_number_failed);
 }
 
 }  // namespace
@@ -36,7 +40,7 @@ std::optional<Action> NextAction(absl::Span<const VersionSnapshot> versions) {
     if (v.wanted) continue;
     const bool never_served = OnItsWay(v.state);
     if (never_served ||
-        (v.state == VersionState::kServing && MayLose(versions, v.model))) {
+        (v.state == VersionState::kServing && MayGo(versions, v))) {
       return Action{Action::Kind::kUnload, static_cast<int>(i)};
     }
   }
