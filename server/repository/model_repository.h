@@ -14,24 +14,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "repository/model_spec.h"
+#include "repository/snapshot_source.h"
 
 namespace stoker {
 
-struct DesiredVersion {
-  std::string model;
-  int64_t version =
-      0;  // 0 when not even the version is known (a bad model.yaml)
-  // INVALID_ARGUMENT with file, line, field, what was found and what was
-  // expected.
-  absl::StatusOr<std::shared_ptr<const ModelSpec>> spec =
-      absl::UnknownError("");
-};
-
-// Sorted by model, then version.
-using RepositorySnapshot = std::vector<DesiredVersion>;
-
 // Its model.yaml, or without one the whole server, says where a model runs.
-class ModelRepository {
+class ModelRepository final : public SnapshotSource {
  public:
   // NOT_FOUND when `root` is not a readable folder.
   static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(
@@ -48,10 +36,10 @@ class ModelRepository {
   // Reads the folder again. Unchanged versions (path, mtime, size of model.pt2
   // and model.yaml) keep their ModelSpec object, so that callers can compare
   // pointers.
-  absl::StatusOr<RepositorySnapshot> Poll();
+  absl::StatusOr<RepositorySnapshot> Poll() override;
 
-  const std::string& root() const;
-  ~ModelRepository();
+  const std::string& root() const override;
+  ~ModelRepository() override;
 
  private:
   struct Impl;

@@ -1,0 +1,67 @@
+// A repository that holds what a test puts there:
+//
+//   FakeRepository repository;
+//   repository.Put(spec);                   // model and version are the spec's
+//   repository.PutBroken("rows", 2, "no");  // it can't be read
+//   repository.Fail(absl::NotFoundError("gone"));
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "repository/snapshot_source.h"
+
+namespace stoker {
+
+class FakeRepository : public SnapshotSource {
+ public:
+  void Put(std::shared_ptr<const ModelSpec> spec) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    const Name name{spec->name, spec->version};
+    versions_.insert_or_assign(name, std::move(spec));
+  }
+  void PutBroken(const std::string& model, int64_t version,
+                 const std::string& error) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    versions_.insert_or_assign({model, version},
+                               absl::InvalidArgumentError(error));
+  }
+  void Remove(const std::string& model, int64_t version)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    versions_.erase({model, version});
+  }
+  // What Poll ends with from now on.
+  void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    status_ = std::move(status);
+  }
+
+  absl::StatusOr<RepositorySnapshot> Poll() override ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (!status_.ok()) return status_;
+    RepositorySnapshot snapshot;
+    for (const auto& [name, spec] : versions_) {
+      snapshot.push_back({name.first, name.second, spec});
+    }
+    return snapshot;
+  }
+  const std::string& root() const override { return root_; }
+
+ private:
+  using Name = std::pair<std::string, int64_t>;  // model and version
+  const std::string root_ = "/models";
+  absl::Mutex mu_;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::map<Name, absl::StatusOr<std::shared_ptr<const ModelSpec>>> versions_
+      ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace stoker
