@@ -1,0 +1,221 @@
+// What a warm-up asks of the compiler, what it makes of the answers, and that
+// it ends when it is told to. On a clock that only moves when something runs.
+#include "models/warmup.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "base/thread.h"
+#include "batching/device_turns.h"
+#include "kernel_cache/kernel_cache.h"
+#include "metrics/catalog.h"
+#include "models/model_version.h"
+#include "models/reference_run.h"
+#include "planning/parity_cases.h"
+#include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_compiler.h"
+#include "tests/fakes/fake_program_loader.h"
+#include "tests/fakes/temp_folder.h"
+#include "tests/unit/models/row_model.h"
+
+namespace stoker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+// As other code would, within what rounding may do.
+absl::StatusOr<RunResult> Rounded(absl::Span<const Tensor> inputs) {
+  RunResult result;
+  for (const Tensor& input : inputs) {
+    std::vector<float> values = ValuesOf<float>(input);
+    for (float& value : values) value *= 1.001F;
+    result.outputs.push_back(
+        MakeTensor<float>(DataType::kFp32, input.shape, values));
+  }
+  return result;
+}
+
+class WarmupTest : public ::testing::Test {
+ protected:
+  WarmupTest() {
+    auto cache =
+        KernelCache::Open({.root = folder_ / "cache"}, Files::Real(), metrics_);
+    EXPECT_TRUE(cache.ok()) << cache.status();
+    cache_ = *std::move(cache);
+    deps_.cache = cache_.get();
+    deps_.compiler = &compiler_;
+    deps_.placement = {.places = {{"cpu", &loader_, &turns_}}};
+    deps_.clock = &clock_;
+    deps_.metrics = &metrics_;
+    deps_.machine = "here";
+    deps_.verify_promotions = false;
+  }
+  ~WarmupTest() override { version_.reset(); }
+
+  void Load() {
+    version_ = std::make_unique<ModelVersion>(spec_, deps_);
+    ASSERT_TRUE(version_->Load().ok());
+  }
+  void Serve() {
+    Load();
+    version_->warmup().Run();
+  }
+  BucketSlot::Snapshot Slot(size_t step) const {
+    return version_->Buckets()[step].slot;
+  }
+  double Fallbacks(const char* reason) const {
+    return MetricValue(metrics_, metric::kFallbacks.name, {{"reason", reason}});
+  }
+  // What compiling a bucket ends with: an artifact unless said otherwise.
+  void Fail(const std::string& bucket, absl::Status status) {
+    const absl::MutexLock lock(&mu_);
+    failures_[bucket] = std::move(status);
+  }
+
+  const TempFolder folder_{TempFolder::Where::kMemory};
+  FakeClock clock_;
+  MetricRegistry metrics_;
+  DeviceTurns turns_{2, clock_};
+  std::unique_ptr<KernelCache> cache_;
+  FakeProgramLoader loader_{Rounded};
+  absl::Mutex mu_;
+  std::map<std::string, absl::Status> failures_ ABSL_GUARDED_BY(mu_);
+  FakeCompiler compiler_{[this](const CompileRequest& request)
+                             -> std::optional<absl::StatusOr<CacheEntry>> {
+    const absl::MutexLock lock(&mu_);
+    if (const auto found = failures_.find(request.bucket);
+        found != failures_.end()) {
+      if (found->second.ok()) return std::nullopt;  // never ends
+      return found->second;
+    }
+    return CommitArtifact(*cache_, request.key);
+  }};
+  std::shared_ptr<ModelSpec> spec_ = RowModel({{{4}}, {{8}}});
+  VersionDeps deps_;
+  std::unique_ptr<ModelVersion> version_;
+};
+
+TEST_F(WarmupTest, CompilesWhatTheCacheLacks) {
+  Load();
+  EXPECT_EQ(Slot(0).state, BucketState::kPending);
+  EXPECT_THAT(version_->ProgressText(), HasSubstr("0 of 2 buckets settled"));
+  version_->warmup().Run();
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=4", "batch=8"));
+  EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
+  EXPECT_EQ(Slot(1).state, BucketState::kCompiled);
+  EXPECT_EQ(version_->ProgressText(), "");
+  // Another start has it all.
+  Load();
+  EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
+  EXPECT_EQ(compiler_.asked().size(), 2u);
+}
+
+TEST_F(WarmupTest, WhatTrafficAsksForMostComesFirst) {
+  deps_.traffic =
+      std::make_shared<ModelTraffic>(TrafficRecord{.dimensions = {"batch"}});
+  for (int i = 0; i < 3; ++i) deps_.traffic->RecordRequest({7});
+  deps_.traffic->RecordRequest({2});
+  Serve();
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=8", "batch=4"));
+}
+
+TEST_F(WarmupTest, AFailedCompileIsTriedOnceMoreAndCostsOneBucketOnly) {
+  Fail("batch=4", absl::InternalError("g++ crashed"));
+  Serve();
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=4", "batch=8", "batch=4"));
+  EXPECT_EQ(Slot(0).state, BucketState::kEager);
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kCompile);
+  EXPECT_EQ(Slot(0).detail, "compile: g++ crashed");
+  EXPECT_EQ(Slot(1).state, BucketState::kCompiled);
+  EXPECT_EQ(Fallbacks("compile"), 1);
+}
+
+TEST_F(WarmupTest, WhatTryingAgainWontHelpIsNotTriedAgain) {
+  Fail("batch=4", absl::UnavailableError("no Python"));
+  Fail("batch=8", absl::DeadlineExceededError("15 min"));
+  Serve();
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=4", "batch=8"));
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kNoCompiler);
+  EXPECT_EQ(Slot(1).fallback, FallbackReason::kTimeout);
+}
+
+// A compile takes 18 s, by the manifest.
+TEST_F(WarmupTest, TheBudgetEndsCompiling) {
+  spec_->compile.budget = absl::Seconds(30);
+  Serve();
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=4"));
+  EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
+  EXPECT_EQ(Slot(1).fallback, FallbackReason::kBudget);
+  EXPECT_THAT(Slot(1).detail, StartsWith("budget: not compiled: 18 of"));
+  EXPECT_FALSE(version_->warmup().MorePaysBack());
+}
+
+TEST_F(WarmupTest, WithoutTrafficNothingPaysBackAndWithItOneIsTried) {
+  spec_->compile.pays_back_within = 1000;
+  deps_.traffic =
+      std::make_shared<ModelTraffic>(TrafficRecord{.dimensions = {"batch"}});
+  Serve();
+  EXPECT_THAT(compiler_.asked(), IsEmpty());
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kPayback);
+  EXPECT_FALSE(version_->warmup().MorePaysBack());
+  deps_.traffic->RecordRequest({2});
+  EXPECT_TRUE(version_->warmup().MorePaysBack());
+}
+
+TEST_F(WarmupTest, StoppedItDoesNotWaitForTheCompiler) {
+  Fail("batch=4", absl::OkStatus());
+  Fail("batch=8", absl::OkStatus());
+  Load();
+  Thread job("warm-up", [this] { version_->warmup().Run(); });
+  compiler_.BlockUntilAsked(2);
+  version_->Stop(absl::InfinitePast());
+  job.Join();
+  EXPECT_FALSE(IsSettled(Slot(0).state));
+}
+
+TEST_F(WarmupTest, StoppedItLoadsNothing) {
+  for (const WarmupStep& step : MakeWarmupPlan(*spec_, 1, {})) {
+    ASSERT_TRUE(CommitArtifact(*cache_, step.request.key).ok());
+  }
+  version_ = std::make_unique<ModelVersion>(spec_, deps_);
+  version_->StopWarmup();
+  EXPECT_EQ(version_->Load().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(Slot(0).state, BucketState::kPending);
+}
+
+// A run in float64 may take ten minutes; nobody waits for it, and that it was
+// cut short is no verdict.
+TEST_F(WarmupTest, StoppedItEndsARunInFloat64) {
+  const std::string begun = folder_ / "begun";
+  ASSERT_EQ(mkfifo(begun.c_str(), 0600), 0);
+  const ReferenceRun reference(
+      {.argv = {"/bin/sh", "-c", "echo > " + begun + "; exec sleep 600"}});
+  deps_.reference = &reference;
+  deps_.verify_promotions = true;
+  Load();
+  Thread job("warm-up", [this] { version_->warmup().Run(); });
+  std::ifstream(begun).get();
+  EXPECT_EQ(Slot(0).state, BucketState::kChecking);
+  version_->Stop(absl::InfinitePast());
+  job.Join();
+  EXPECT_EQ(Slot(0).state, BucketState::kChecking);
+  for (const WarmupStep& step : MakeWarmupPlan(*spec_, 1, {})) {
+    EXPECT_EQ(cache_->ReadNote(step.request.key, VerdictNoteName(*spec_)),
+              std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace stoker
