@@ -91,7 +91,7 @@ WALL_TIME_FILES = {
     "ctl/cache_commands.cc",  # ages of files
     "main/daemon.cc",  # likewise
     "metrics/recent_refusals.cc",
-    "models/model_manager.cc",  # the metric of when it was ready
+    "models/lifecycle.cc",  # the metric of when it was ready
     "rpc/infer_call.cc",  # "last_inference" of the protocol
     "status/status.cc",
 }

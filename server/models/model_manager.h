@@ -1,6 +1,6 @@
-// Lifecycle of model versions: follows the repository, loads, warms up,
-// publishes, drains, unloads. Decisions are made on one lifecycle thread;
-// requests only read.
+// The models that are served: finds a published version for a request, and says
+// how all of them are doing. Which versions there are is lifecycle.h's to
+// decide, on a thread that this object runs.
 //
 // Thread-safe.
 #pragma once
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -34,7 +35,7 @@ class RecentRefusals;
 class ReferenceRun;
 class ModelVersion;
 
-// A published version, held for one request; unload waits for the last one.
+// A published version, held for one request.
 class ModelHandle {
  public:
   explicit ModelHandle(std::shared_ptr<ModelVersion> version);
@@ -81,9 +82,12 @@ struct ModelManagerOptions {
 
 class ModelManager {
  public:
-  ModelManager(ModelManagerOptions options, ModelRepository& repository,
+  // All that is passed by pointer or reference outlives the manager. Null cache
+  // and compiler: nothing is compiled.
+  ModelManager(ModelManagerOptions options, SnapshotSource& repository,
                KernelCache* cache, Compiler* compiler, ExecutableLoader& loader,
                Clock& clock, MetricRegistry& metrics);
+  // Drain(now), unless drained already.
   ~ModelManager();
 
   // Starts the lifecycle thread.
@@ -114,7 +118,7 @@ class ModelManager {
   void OnReadinessChange(std::function<void()> listener);
 
   // Not ready from now on; finishes queued and running requests until
-  // `deadline`, stops.
+  // `deadline`, stops. Only the first call's deadline counts.
   void Drain(MonotonicTime deadline);
 
  private:

@@ -31,10 +31,11 @@ namespace stoker {
 inline absl::StatusOr<CacheEntry> CommitArtifact(
     KernelCache& cache, const ArtifactKey& key,
     const ArtifactFiles& files = SmallArtifact()) {
-  const absl::StatusOr<std::string> staged = cache.NewStagingFolder(key);
+  const absl::StatusOr<std::string> staged =
+      cache.entries().NewStagingFolder(key);
   if (!staged.ok()) return staged.status();
   StageArtifact(*staged, key, files);
-  return cache.Commit(key, *staged);
+  return cache.entries().Commit(key, *staged);
 }
 
 class FakeCompiler : public Compiler {

@@ -20,7 +20,8 @@
 #include "metrics/catalog.h"
 #include "models/model_version.h"
 #include "models/reference_run.h"
-#include "planning/parity_cases.h"
+#include "models/version_labels.h"
+#include "planning/note_names.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_compiler.h"
 #include "tests/fakes/fake_program_loader.h"
@@ -58,7 +59,8 @@ class WarmupTest : public ::testing::Test {
     deps_.compiler = &compiler_;
     deps_.placement = {.places = {{"cpu", &loader_, &turns_}}};
     deps_.clock = &clock_;
-    deps_.metrics = &metrics_;
+    deps_.metrics =
+        std::make_shared<MetricScope>(metrics_, VersionLabels(*spec_));
     deps_.machine = "here";
     deps_.verify_promotions = false;
   }
@@ -180,7 +182,7 @@ TEST_F(WarmupTest, StoppedItDoesNotWaitForTheCompiler) {
   Load();
   Thread job("warm-up", [this] { version_->warmup().Run(); });
   compiler_.BlockUntilAsked(2);
-  version_->Stop(absl::InfinitePast());
+  version_->Stop(MonotonicTime::InfinitePast());
   job.Join();
   EXPECT_FALSE(IsSettled(Slot(0).state));
 }
@@ -208,7 +210,7 @@ TEST_F(WarmupTest, StoppedItEndsARunInFloat64) {
   Thread job("warm-up", [this] { version_->warmup().Run(); });
   std::ifstream(begun).get();
   EXPECT_EQ(Slot(0).state, BucketState::kChecking);
-  version_->Stop(absl::InfinitePast());
+  version_->Stop(MonotonicTime::InfinitePast());
   job.Join();
   EXPECT_EQ(Slot(0).state, BucketState::kChecking);
   for (const WarmupStep& step : MakeWarmupPlan(*spec_, 1, {})) {

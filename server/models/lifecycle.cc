@@ -1,0 +1,350 @@
+#include "models/lifecycle.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "metrics/catalog.h"
+#include "models/auto_buckets.h"
+#include "models/model_version.h"
+#include "spdlog/spdlog.h"
+
+namespace stoker {
+namespace {
+
+// How much of the record of a model's traffic a crash may cost.
+constexpr absl::Duration kTrafficInterval = absl::Seconds(30);
+
+bool IsOver(VersionState state) {
+  return state == VersionState::kUnloaded || state == VersionState::kFailed;
+}
+
+}  // namespace
+
+Lifecycle::Lifecycle(const LifecycleOptions& options,
+                     SnapshotSource& repository, ExecutableLoader& loader,
+                     VersionDeps deps, MetricRegistry& metrics,
+                     PublishedVersions& published,
+                     std::shared_ptr<LifecycleEvents> events)
+    : options_(options),
+      repository_(repository),
+      devices_(deps.cores, loader, options.gpus, *deps.clock),
+      traffic_(deps.cache == nullptr ? nullptr : &deps.cache->facts()),
+      deps_(std::move(deps)),
+      metrics_(metrics),
+      published_(published),
+      events_(std::move(events)),
+      next_poll_(deps_.clock->Now()),
+      next_save_(next_poll_ + kTrafficInterval),
+      next_rebucket_(options.rebucket_interval > absl::ZeroDuration()
+                         ? next_poll_ + options.rebucket_interval
+                         : MonotonicTime::InfiniteFuture()) {}
+
+Lifecycle::~Lifecycle() = default;
+
+MonotonicTime Lifecycle::Step() {
+  Clock& clock = *deps_.clock;
+  if (clock.Now() >= next_save_) {
+    traffic_.Save();
+    next_save_ = clock.Now() + kTrafficInterval;
+  }
+  if (clock.Now() >= next_rebucket_) {
+    Rebucket();
+    next_rebucket_ = clock.Now() + options_.rebucket_interval;
+  }
+  if (clock.Now() >= next_poll_) {
+    Poll();
+    next_poll_ = options_.poll_interval > absl::ZeroDuration()
+                     ? clock.Now() + options_.poll_interval
+                     : MonotonicTime::InfiniteFuture();
+  }
+  Reconcile();
+  Forget();
+  Publish();
+  return std::min({next_poll_, next_save_, next_rebucket_});
+}
+
+void Lifecycle::Poll() {
+  absl::StatusOr<RepositorySnapshot> snapshot = repository_.Poll();
+  if (!snapshot.ok()) {
+    // What is served stays served: an unreadable folder is no wish to unload.
+    spdlog::error("repository {}: {}", repository_.root(),
+                  Std(snapshot.status().message()));
+    return;
+  }
+  polled_ = true;
+  if (snapshot->empty()) {
+    spdlog::warn("repository {} holds no model", repository_.root());
+  }
+  Follow(*snapshot);
+}
+
+void Lifecycle::Follow(const RepositorySnapshot& snapshot) {
+  for (auto& managed : versions_) managed->wanted = false;
+  for (const DesiredVersion& desired : snapshot) {
+    const std::shared_ptr<const ModelSpec> spec =
+        desired.spec.ok() ? *desired.spec : nullptr;
+    const std::string error(desired.spec.status().message());
+    const auto known = std::find_if(
+        versions_.begin(), versions_.end(), [&](const auto& managed) {
+          return !managed->replaced && managed->model == desired.model &&
+                 managed->version == desired.version && managed->spec == spec &&
+                 (spec != nullptr || managed->reason == error);
+        });
+    if (known != versions_.end()) {
+      (*known)->wanted = true;
+      continue;
+    }
+    const std::shared_ptr<Managed> managed =
+        NewManaged(desired.model, desired.version);
+    managed->spec = spec;
+    if (spec == nullptr) Transition(*managed, VersionState::kFailed, error);
+    versions_.push_back(managed);
+  }
+}
+
+std::shared_ptr<Lifecycle::Managed> Lifecycle::NewManaged(
+    const std::string& model, int64_t version) const {
+  auto managed = std::make_shared<Managed>();
+  managed->model = model;
+  managed->version = version;
+  managed->series = std::make_shared<MetricScope>(
+      metrics_, Labels{{"model", model}, {"version", absl::StrCat(version)}});
+  return managed;
+}
+
+std::vector<VersionSnapshot> Lifecycle::Snapshots() const {
+  std::vector<VersionSnapshot> snapshots;
+  for (const auto& managed : versions_) {
+    snapshots.push_back(
+        {managed->model, managed->version, managed->state, managed->wanted});
+  }
+  return snapshots;
+}
+
+void Lifecycle::Reconcile() {
+  while (const std::optional<Action> action = NextAction(Snapshots())) {
+    const std::shared_ptr<Managed>& managed =
+        versions_[static_cast<size_t>(action->index)];
+    if (action->kind == Action::Kind::kLoad) {
+      Load(managed);
+    } else {
+      Unload(*managed, deps_.clock->Now() + kReplacedVersionDrain);
+    }
+  }
+}
+
+void Lifecycle::Forget() {
+  const auto gone = std::stable_partition(
+      versions_.begin(), versions_.end(), [](const auto& managed) {
+        return managed->wanted || !IsOver(managed->state);
+      });
+  versions_.erase(gone, versions_.end());
+}
+
+void Lifecycle::Rebucket() {
+  if (deps_.cache == nullptr) return;
+  std::vector<std::shared_ptr<Managed>> successors;
+  for (const auto& managed : versions_) {
+    if (!managed->wanted || managed->state != VersionState::kServing ||
+        !managed->spec->compile.enabled ||
+        !managed->running->ProgressText().empty()) {
+      continue;
+    }
+    std::shared_ptr<const ModelSpec> replacement = BetterBuckets(*managed);
+    if (replacement == nullptr) continue;
+    managed->wanted = false;
+    managed->replaced = true;
+    const std::shared_ptr<Managed> successor =
+        NewManaged(managed->model, managed->version);
+    successor->spec = managed->spec;
+    successor->replacement = std::move(replacement);
+    successors.push_back(successor);
+  }
+  versions_.insert(versions_.end(), successors.begin(), successors.end());
+}
+
+std::shared_ptr<const ModelSpec> Lifecycle::BetterBuckets(
+    const Managed& managed) {
+  std::shared_ptr<const ModelSpec> better =
+      WithBetterBuckets(*managed.spec, deps_, managed.running->toolchain(),
+                        *traffic_.Of(*managed.spec));
+  if (better == nullptr && managed.running->warmup().MorePaysBack()) {
+    better = std::make_shared<ModelSpec>(managed.running->spec());
+  }
+  return better;
+}
+
+void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
+  Transition(*managed, VersionState::kLoading);
+  absl::StatusOr<Placement> placement = devices_.Find(*managed->spec);
+  if (!placement.ok()) {
+    Transition(*managed, VersionState::kFailed,
+               std::string(placement.status().message()));
+    return;
+  }
+  VersionDeps its = deps_;
+  its.placement = *std::move(placement);
+  its.toolchain.gpu = its.placement.gpu;
+  its.metrics = managed->series;
+  its.traffic = traffic_.Of(*managed->spec);
+  its.samples = traffic_.SamplesOf(*managed->spec);
+  managed->running = std::make_shared<ModelVersion>(
+      managed->replacement != nullptr
+          ? managed->replacement
+          : WithChosenBuckets(managed->spec, deps_, its.toolchain,
+                              *its.traffic),
+      its);
+  // Events may come after the version was let go, hence the weak pointer.
+  managed->loader =
+      Thread(absl::StrCat("load-", managed->model),
+             [this, events = events_, weak = std::weak_ptr<Managed>(managed),
+              version = managed->running.get()] {
+               const absl::Status loaded = version->Load();
+               events->Post([this, weak, loaded] {
+                 if (const auto known = weak.lock()) Loaded(*known, loaded);
+               });
+               if (!loaded.ok()) return;
+               version->warmup().Run();
+               events->Post([this, weak] {
+                 if (const auto known = weak.lock()) WarmedUp(*known);
+               });
+               version->warmup().RetimeDoubtful();
+             });
+}
+
+void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
+  if (managed.state != VersionState::kLoading) return;  // unloaded meanwhile
+  if (!status.ok()) {
+    Transition(managed, VersionState::kFailed, std::string(status.message()));
+    managed.running->Stop(MonotonicTime::InfinitePast());
+    managed.loader.Join();
+    managed.running.reset();
+    return;
+  }
+  const bool serve_now = (managed.spec->ready_when == ReadyWhen::kEager &&
+                          managed.replacement == nullptr) ||
+                         managed.running->ProgressText().empty();
+  Transition(managed,
+             serve_now ? VersionState::kServing : VersionState::kWarming);
+}
+
+void Lifecycle::WarmedUp(Managed& managed) {
+  if (managed.state == VersionState::kWarming) {
+    Transition(managed, VersionState::kServing);
+  }
+  if (managed.state == VersionState::kServing) {
+    spdlog::info("{}: warm-up done", managed.spec->Label());
+  }
+}
+
+void Lifecycle::Unload(Managed& managed, MonotonicTime deadline) {
+  if (managed.state == VersionState::kServing) {
+    Transition(managed, VersionState::kDraining);
+    Publish();  // no new request finds it
+  }
+  if (managed.running != nullptr) {
+    // Requests that hold a handle get their answer or UNAVAILABLE; the last
+    // handle frees the object, whose threads have ended by then.
+    managed.running->Stop(deadline);
+    managed.loader.Join();
+    managed.running.reset();
+  }
+  Transition(managed, VersionState::kUnloaded);
+}
+
+Gauge Lifecycle::StateGauge(const Managed& managed, VersionState state) const {
+  return managed.series->Gauge(
+      metric::kModelState, {{"model", managed.model},
+                            {"version", absl::StrCat(managed.version)},
+                            {"state", std::string(VersionStateName(state))}});
+}
+
+bool Lifecycle::SharesState(const Managed& managed) const {
+  return std::any_of(versions_.begin(), versions_.end(), [&](const auto& v) {
+    return v.get() != &managed && v->model == managed.model &&
+           v->version == managed.version && v->state == managed.state;
+  });
+}
+
+void Lifecycle::Transition(Managed& managed, VersionState to,
+                           std::string reason) {
+  const absl::Status legal = CheckTransition(managed.state, to);
+  if (!legal.ok()) {
+    spdlog::critical("{}:{}: {}", managed.model, managed.version,
+                     Std(legal.message()));
+    std::abort();
+  }
+  if (!SharesState(managed)) StateGauge(managed, managed.state).Set(0);
+  StateGauge(managed, to).Set(1);
+  const std::string text =
+      absl::StrCat(managed.model, ":", managed.version, ": ",
+                   Absl(VersionStateName(managed.state)), " -> ",
+                   Absl(VersionStateName(to)));
+  if (to == VersionState::kFailed) {
+    spdlog::error("{}: {}", text, reason);
+  } else {
+    spdlog::info("{}", text);
+  }
+  managed.state = to;
+  managed.reason = std::move(reason);
+}
+
+void Lifecycle::Publish() {
+  PublishedVersions::Serving serving;
+  std::vector<PublishedVersions::Line> lines;
+  const bool was_ready = published_.ready();
+  bool settled = polled_;
+  bool any_serving = false;
+  bool any_wanted = false;
+  for (const auto& managed : versions_) {
+    const bool serves = managed->state == VersionState::kServing;
+    if (serves) {
+      // A reloaded version comes later in the list and replaces its older self.
+      serving[managed->model][managed->version] = managed->running;
+    }
+    any_serving |= serves;
+    any_wanted |= managed->wanted;
+    lines.push_back({{managed->model, managed->version, managed->state,
+                      managed->reason, false},
+                     managed->running});
+  }
+  for (const auto& managed : versions_) {
+    // A version that is being made ready to replace another takes no server
+    // out of rotation.
+    const bool replaces = was_ready && serving.contains(managed->model);
+    const bool given_up =
+        managed->state == VersionState::kFailed && !deps_.require_cache;
+    settled &= !managed->wanted || managed->state == VersionState::kServing ||
+               given_up || replaces;
+  }
+  for (auto& [line, running] : lines) {
+    const auto model = serving.find(line.model);
+    line.newest =
+        model != serving.end() && model->second.rbegin()->first == line.version;
+  }
+  const bool ready = settled && (any_serving || !any_wanted);
+  if (published_.Publish(std::move(serving), std::move(lines), ready)) {
+    metrics_.Gauge(metric::kReadyTimestamp)
+        .Set(absl::ToDoubleSeconds(deps_.clock->WallNow() - absl::UnixEpoch()));
+  }
+  if (listener_) listener_();
+}
+
+void Lifecycle::StopAll(MonotonicTime deadline) {
+  published_.Close();
+  metrics_.Gauge(metric::kReadyTimestamp).Set(0);
+  // All at once, and each is waited for below.
+  for (const auto& managed : versions_) {
+    if (managed->running != nullptr) managed->running->StopWarmup();
+  }
+  for (const auto& managed : versions_) {
+    if (!IsOver(managed->state)) Unload(*managed, deadline);
+  }
+  traffic_.Save();
+  Publish();
+}
+
+}  // namespace stoker

@@ -1,0 +1,131 @@
+// What becomes of model versions: follows the repository, loads, replaces,
+// drains, unloads, and publishes what serves. Every decision is made in Step,
+// on one thread; loading and warming up have a thread for each version, which
+// tells of its end by an event.
+//
+// Not thread-safe: of the lifecycle thread. A test may be that thread.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "metrics/metrics.h"
+#include "models/device_places.h"
+#include "models/lifecycle_events.h"
+#include "models/published_versions.h"
+#include "models/version_deps.h"
+#include "models/version_policy.h"
+#include "planning/traffic.h"
+#include "repository/snapshot_source.h"
+#include "runner/executable_loader.h"
+
+namespace stoker {
+
+// How long the queue of a version that something else took the place of is run.
+inline constexpr absl::Duration kReplacedVersionDrain = absl::Seconds(30);
+
+struct LifecycleOptions {
+  absl::Duration poll_interval =
+      absl::ZeroDuration();  // 0: read the repository once
+  // How often `buckets: auto` looks at the traffic of what serves; 0: only when
+  // a version is loaded.
+  absl::Duration rebucket_interval = absl::ZeroDuration();
+  // Asked when a model is first to run on a GPU; empty: there are none.
+  DevicePlaces::FindGpus gpus;
+};
+
+class Lifecycle {
+ public:
+  // What is passed by reference outlives this object. `deps`: of all versions;
+  // placement, metrics, traffic and samples are each one's own. `events` are to
+  // be called by whoever calls Step, before it.
+  Lifecycle(const LifecycleOptions& options, SnapshotSource& repository,
+            ExecutableLoader& loader, VersionDeps deps, MetricRegistry& metrics,
+            PublishedVersions& published,
+            std::shared_ptr<LifecycleEvents> events);
+  // After StopAll, if Step was ever called.
+  ~Lifecycle();
+
+  // Called after each publication.
+  void OnPublish(std::function<void()> listener) {
+    listener_ = std::move(listener);
+  }
+
+  // Does what is due, and publishes. Returns when it is to be called again, if
+  // no event comes first.
+  MonotonicTime Step();
+  // Runs queued requests until `deadline`, and ends everything.
+  void StopAll(MonotonicTime deadline);
+
+ private:
+  // A version on its way through its life.
+  struct Managed {
+    std::string model;
+    int64_t version = 0;
+    std::shared_ptr<const ModelSpec>
+        spec;  // null: the repository could not read it
+    bool wanted = true;
+    bool replaced = false;  // by itself with other buckets
+    // What takes the place of itself with other buckets, and serves when warm:
+    // the spec with those.
+    std::shared_ptr<const ModelSpec> replacement;
+    VersionState state = VersionState::kNew;
+    std::string reason;
+    std::shared_ptr<ModelVersion> running;
+    // Its series, which end with it and with who holds `running`.
+    std::shared_ptr<MetricScope> series;
+    Thread loader;
+  };
+
+  void Poll();
+  void Follow(const RepositorySnapshot& snapshot);
+  std::shared_ptr<Managed> NewManaged(const std::string& model,
+                                      int64_t version) const;
+  // Versions whose traffic asks for other buckets by now, or makes more of them
+  // pay back, are loaded once more, behind what serves, and take its place when
+  // their buckets are compiled.
+  void Rebucket();
+  std::shared_ptr<const ModelSpec> BetterBuckets(const Managed& managed);
+  // Carries out the policy's actions.
+  void Reconcile();
+  void Load(const std::shared_ptr<Managed>& managed);
+  void Loaded(Managed& managed, const absl::Status& status);
+  void WarmedUp(Managed& managed);
+  void Unload(Managed& managed, MonotonicTime deadline);
+  // Drops those that are gone.
+  void Forget();
+
+  // 1 for the state that a version is in.
+  Gauge StateGauge(const Managed& managed, VersionState state) const;
+  // Whether its successor or predecessor of the same number is in the same
+  // state, so that the gauge is about both.
+  bool SharesState(const Managed& managed) const;
+  void Transition(Managed& managed, VersionState to, std::string reason = "");
+  void Publish();
+  std::vector<VersionSnapshot> Snapshots() const;
+
+  const LifecycleOptions options_;
+  SnapshotSource& repository_;
+  DevicePlaces devices_;
+  TrafficKeeper traffic_;
+  const VersionDeps deps_;
+  MetricRegistry& metrics_;
+  PublishedVersions& published_;
+  const std::shared_ptr<LifecycleEvents> events_;
+  std::function<void()> listener_;
+
+  std::deque<std::shared_ptr<Managed>> versions_;
+  bool polled_ = false;
+  MonotonicTime next_poll_;
+  MonotonicTime next_save_;
+  MonotonicTime next_rebucket_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,85 @@
+#include "models/published_versions.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "models/model_version.h"
+
+namespace stoker {
+namespace {
+
+// Triton's codes and leading words for a model that can't be had.
+absl::Status WhyNot(const std::vector<PublishedVersions::Line>& index,
+                    std::string_view model, int64_t version) {
+  const std::string who =
+      absl::StrCat("Request for unknown model: '", Absl(model), "' ");
+  bool known = false;
+  for (const auto& [line, running] : index) {
+    if (line.model != model) continue;
+    known = true;
+    const bool gone = line.state == VersionState::kUnloaded;
+    if (gone || (version != 0 && line.version != version)) continue;
+    return absl::UnavailableError(
+        absl::StrCat(who, "version ", line.version, " is not at ready state",
+                     line.reason.empty() ? "" : ": ", line.reason));
+  }
+  if (!known) return absl::NotFoundError(absl::StrCat(who, "is not found"));
+  if (version == 0) {
+    return absl::NotFoundError(absl::StrCat(who, "has no available versions"));
+  }
+  return absl::NotFoundError(
+      absl::StrCat(who, "version ", version, " is not found"));
+}
+
+}  // namespace
+
+bool PublishedVersions::Publish(Serving serving, std::vector<Line> index,
+                                bool ready) {
+  // What was published before goes out with the arguments, without the lock.
+  absl::MutexLock lock(&mu_);
+  const bool became_ready = ready && !ready_;
+  ready_ = ready && !closed_;
+  serving_.swap(serving);
+  index_.swap(index);
+  return became_ready;
+}
+
+void PublishedVersions::Close() {
+  absl::MutexLock lock(&mu_);
+  closed_ = true;
+  ready_ = false;
+}
+
+bool PublishedVersions::ready() const {
+  absl::MutexLock lock(&mu_);
+  return ready_;
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::Acquire(
+    std::string_view model, int64_t version) const {
+  absl::MutexLock lock(&mu_);
+  if (const auto found = serving_.find(model); found != serving_.end()) {
+    const auto chosen = version == 0 ? std::prev(found->second.end())
+                                     : found->second.find(version);
+    if (chosen != found->second.end()) return chosen->second;
+  }
+  return WhyNot(index_, model, version);
+}
+
+std::vector<PublishedVersions::Line> PublishedVersions::Lines() const {
+  std::vector<Line> lines;
+  {
+    absl::MutexLock lock(&mu_);
+    lines = index_;
+  }
+  for (auto& [line, running] : lines) {
+    if (running == nullptr) continue;
+    const std::string progress = running->ProgressText();
+    if (!progress.empty()) line.reason = absl::StrCat("warming up: ", progress);
+  }
+  return lines;
+}
+
+}  // namespace stoker

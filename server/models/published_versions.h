@@ -1,0 +1,61 @@
+// What requests see of the models: which versions serve, and what the others
+// are doing. The lifecycle thread replaces it as a whole; a request reads it
+// once, and holds what it found.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "models/version_report.h"
+
+namespace stoker {
+
+class ModelVersion;
+
+class PublishedVersions {
+ public:
+  // model → version → what serves it
+  using Serving =
+      std::map<std::string, std::map<int64_t, std::shared_ptr<ModelVersion>>,
+               std::less<>>;
+  // A line of the index, and what runs for it.
+  struct Line {
+    VersionStatus status;
+    std::shared_ptr<ModelVersion> running;  // may be null
+  };
+
+  // `ready`: whether the server is, unless closed. Returns whether it became
+  // so.
+  bool Publish(Serving serving, std::vector<Line> index, bool ready)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Not ready any more, whatever is published.
+  void Close() ABSL_LOCKS_EXCLUDED(mu_);
+
+  bool ready() const ABSL_LOCKS_EXCLUDED(mu_);
+  // `version` 0: the newest that serves. NOT_FOUND or UNAVAILABLE in Triton's
+  // words.
+  absl::StatusOr<std::shared_ptr<ModelVersion>> Acquire(std::string_view model,
+                                                        int64_t version) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // With what each is doing now.
+  std::vector<Line> Lines() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  mutable absl::Mutex mu_;
+  bool ready_ ABSL_GUARDED_BY(mu_) = false;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  Serving serving_ ABSL_GUARDED_BY(mu_);
+  std::vector<Line> index_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace stoker
