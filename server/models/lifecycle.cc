@@ -60,10 +60,17 @@ MonotonicTime Lifecycle::Step() {
                      ? clock.Now() + options_.poll_interval
                      : MonotonicTime::InfiniteFuture();
   }
+  EndDrains();
   Reconcile();
   Forget();
   Publish();
-  return std::min({next_poll_, next_save_, next_rebucket_});
+  MonotonicTime next = std::min({next_poll_, next_save_, next_rebucket_});
+  for (const auto& managed : versions_) {
+    if (managed->state == VersionState::kDraining) {
+      next = std::min(next, managed->drain_until);
+    }
+  }
+  return next;
 }
 
 void Lifecycle::Poll() {
@@ -89,7 +96,10 @@ void Lifecycle::Follow(const RepositorySnapshot& snapshot) {
     const std::string error(desired.spec.status().message());
     const auto known = std::find_if(
         versions_.begin(), versions_.end(), [&](const auto& managed) {
-          return !managed->replaced && managed->model == desired.model &&
+          // One that drains is on its way out, whoever wants it back.
+          return !managed->replaced &&
+                 managed->state != VersionState::kDraining &&
+                 managed->model == desired.model &&
                  managed->version == desired.version && managed->spec == spec &&
                  (spec != nullptr || managed->reason == error);
         });
@@ -130,8 +140,10 @@ void Lifecycle::Reconcile() {
         versions_[static_cast<size_t>(action->index)];
     if (action->kind == Action::Kind::kLoad) {
       Load(managed);
+    } else if (managed->state == VersionState::kServing) {
+      BeginDrain(*managed);
     } else {
-      Unload(*managed, deps_.clock->Now() + kReplacedVersionDrain);
+      Unload(*managed, MonotonicTime::InfinitePast());
     }
   }
 }
@@ -240,16 +252,34 @@ void Lifecycle::WarmedUp(Managed& managed) {
   }
 }
 
+void Lifecycle::BeginDrain(Managed& managed) {
+  Transition(managed, VersionState::kDraining);
+  managed.running->StopWarmup();
+  managed.drain_until = deps_.clock->Now() + kReplacedVersionDrain;
+  managed.holders = managed.held;
+  managed.held.reset();  // what is published holds it until the end of Step
+}
+
+void Lifecycle::EndDrains() {
+  for (const auto& managed : versions_) {
+    if (managed->state != VersionState::kDraining) continue;
+    if (managed->holders.expired() ||
+        deps_.clock->Now() >= managed->drain_until) {
+      Unload(*managed, MonotonicTime::InfinitePast());
+    }
+  }
+}
+
 void Lifecycle::Unload(Managed& managed, MonotonicTime deadline) {
   if (managed.state == VersionState::kServing) {
     Transition(managed, VersionState::kDraining);
-    Publish();  // no new request finds it
   }
   if (managed.running != nullptr) {
-    // Requests that hold a handle get their answer or UNAVAILABLE; the last
-    // handle frees the object, whose threads have ended by then.
+    // Whoever still holds it gets an answer or UNAVAILABLE; the last of them
+    // frees the object, whose threads have ended by then.
     managed.running->Stop(deadline);
     managed.loader.Join();
+    managed.held.reset();
     managed.running.reset();
   }
   Transition(managed, VersionState::kUnloaded);
@@ -290,6 +320,11 @@ void Lifecycle::Transition(Managed& managed, VersionState to,
   }
   managed.state = to;
   managed.reason = std::move(reason);
+  if (to == VersionState::kServing) {
+    managed.held = std::shared_ptr<ModelVersion>(
+        managed.running.get(), [running = managed.running, events = events_](
+                                   ModelVersion*) { events->Post([] {}); });
+  }
 }
 
 void Lifecycle::Publish() {
@@ -303,7 +338,7 @@ void Lifecycle::Publish() {
     const bool serves = managed->state == VersionState::kServing;
     if (serves) {
       // A reloaded version comes later in the list and replaces its older self.
-      serving[managed->model][managed->version] = managed->running;
+      serving[managed->model][managed->version] = managed->held;
     }
     any_serving |= serves;
     any_wanted |= managed->wanted;

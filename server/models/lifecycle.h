@@ -1,7 +1,12 @@
 // What becomes of model versions: follows the repository, loads, replaces,
 // drains, unloads, and publishes what serves. Every decision is made in Step,
-// on one thread; loading and warming up have a thread for each version, which
-// tells of its end by an event.
+// on one thread, which never waits for a request or a compile; loading and
+// warming up have a thread for each version, which tells of its end by an
+// event.
+//
+// A version that goes is taken from what is published first. Whoever acquired
+// it before may still submit to it, and is answered: it stops when the last
+// such holder is gone, or after kReplacedVersionDrain.
 //
 // Not thread-safe: of the lifecycle thread. A test may be that thread.
 #pragma once
@@ -28,7 +33,7 @@
 
 namespace stoker {
 
-// How long the queue of a version that something else took the place of is run.
+// How long requests may hold a version that something else took the place of.
 inline constexpr absl::Duration kReplacedVersionDrain = absl::Seconds(30);
 
 struct LifecycleOptions {
@@ -81,6 +86,11 @@ class Lifecycle {
     std::shared_ptr<ModelVersion> running;
     // Its series, which end with it and with who holds `running`.
     std::shared_ptr<MetricScope> series;
+    // What is published of it: the same version, but when the last copy of this
+    // pointer goes, an event says so. Null before it serves.
+    std::shared_ptr<ModelVersion> held;
+    std::weak_ptr<ModelVersion> holders;  // of `held`, when it drains
+    MonotonicTime drain_until = MonotonicTime::InfiniteFuture();
     Thread loader;
   };
 
@@ -98,6 +108,9 @@ class Lifecycle {
   void Load(const std::shared_ptr<Managed>& managed);
   void Loaded(Managed& managed, const absl::Status& status);
   void WarmedUp(Managed& managed);
+  // No new request finds it.
+  void BeginDrain(Managed& managed);
+  void EndDrains();
   void Unload(Managed& managed, MonotonicTime deadline);
   // Drops those that are gone.
   void Forget();

@@ -125,17 +125,6 @@ absl::StatusOr<ModelHandle> ModelManager::Acquire(std::string_view model,
   return ModelHandle(*std::move(found));
 }
 
-std::optional<ModelHandle> ModelManager::Successor(
-    const ModelHandle& handle) const {
-  const ModelSpec& spec = handle.spec();
-  const absl::StatusOr<ModelHandle> now = Acquire(spec.name, spec.version);
-  if (!now.ok() || *now == handle ||
-      now->spec().program_digest != spec.program_digest) {
-    return std::nullopt;
-  }
-  return *now;
-}
-
 bool ModelManager::Ready(std::string_view model, int64_t version) const {
   return Acquire(model, version).ok();
 }

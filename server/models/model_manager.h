@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,7 +34,9 @@ class RecentRefusals;
 class ReferenceRun;
 class ModelVersion;
 
-// A published version, held for one request.
+// A published version, held for one request. A version that something else
+// takes the place of stops when nobody holds it any more, or after 30 seconds:
+// so a request that has its handle isn't refused because versions change.
 class ModelHandle {
  public:
   explicit ModelHandle(std::shared_ptr<ModelVersion> version);
@@ -46,7 +47,7 @@ class ModelHandle {
   // `inputs` must have the spec's dtypes and ranks already (rpc/tensor_codec
   // checks them). Takes the task on OK. INVALID_ARGUMENT: a size outside the
   // program's bounds; OUT_OF_RANGE: fits no bucket and the model rejects that;
-  // UNAVAILABLE: queue full or the version is going away.
+  // UNAVAILABLE: queue full, or the server drains.
   absl::Status Submit(std::unique_ptr<InferTask>& task) const;
   // Ends cancelled tasks that are still queued.
   void SweepCancelled() const;
@@ -97,10 +98,6 @@ class ModelManager {
   // texts.
   absl::StatusOr<ModelHandle> Acquire(std::string_view model,
                                       int64_t version) const;
-  // What took the place of a version that stops: the same program, loaded again
-  // with other settings; nullopt when nothing did. A request that was about to
-  // be queued there goes on here.
-  std::optional<ModelHandle> Successor(const ModelHandle& handle) const;
   // Whether Acquire would succeed; never an error.
   bool Ready(std::string_view model, int64_t version) const;
   std::vector<VersionStatus> Index() const;

@@ -110,15 +110,6 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   queued_ = true;
   services_.submitted.fetch_add(1);
   absl::Status submitted = handle.Submit(task);
-  if (absl::IsUnavailable(submitted)) {
-    if (const auto successor = services_.manager.Successor(handle)) {
-      {
-        absl::MutexLock lock(&mu_);
-        handle_ = *successor;
-      }
-      submitted = successor->Submit(task);
-    }
-  }
   if (!submitted.ok()) {
     services_.submitted.fetch_sub(1);
     queued_ = false;
