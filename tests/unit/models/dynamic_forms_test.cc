@@ -59,10 +59,10 @@ class DynamicFormsTest : public ::testing::Test {
   // Puts the artifact of a step into the cache.
   void Compiled(size_t step, const nlohmann::json& how) {
     const ArtifactKey key = Key(step);
-    const auto staged = cache_->NewStagingFolder(key);
+    const auto staged = cache_->entries().NewStagingFolder(key);
     ASSERT_TRUE(staged.ok());
     StageArtifact(*staged, key, {{"model.so", how.dump()}});
-    ASSERT_TRUE(cache_->Commit(key, *staged).ok());
+    ASSERT_TRUE(cache_->entries().Commit(key, *staged).ok());
   }
   void Compiled(int form_ms, int bucket_ms, int least = 2) {
     Compiled(

@@ -62,10 +62,10 @@ class GraphCaptureTest : public ::testing::Test {
          MakeWarmupPlan(*spec_, 1, toolchain_, "cuda:0")) {
       const ArtifactKey& key = step.request.key;
       if (cache_->Lookup(key).has_value()) continue;
-      const auto staged = cache_->NewStagingFolder(key);
+      const auto staged = cache_->entries().NewStagingFolder(key);
       ASSERT_TRUE(staged.ok());
       StageArtifact(*staged, key);
-      ASSERT_TRUE(cache_->Commit(key, *staged).ok());
+      ASSERT_TRUE(cache_->entries().Commit(key, *staged).ok());
     }
     VersionDeps deps;
     deps.cache = cache_.get();
