@@ -43,7 +43,7 @@ class FirstRunTest : public ::testing::Test {
   std::unique_ptr<FirstRun> Script(const std::string& script) {
     return std::make_unique<FirstRun>(
         FirstRun::Options{.argv = {"/bin/sh", "-c", script}, .machine = "here"},
-        *cache_);
+        cache_->facts());
   }
   std::vector<absl::Status> Check(FirstRun& first_run,
                                   std::stop_token stop = {}) {
@@ -82,7 +82,7 @@ TEST_F(FirstRunTest, OneThatEndsTheChildIsNotTheOthersFault) {
 
 TEST_F(FirstRunTest, WithoutAChildNothingIsKnown) {
   FirstRun first_run({.argv = {"/no/such/program"}, .machine = "here"},
-                     *cache_);
+                     cache_->facts());
   for (const absl::Status& status : Check(first_run)) EXPECT_TRUE(status.ok());
 }
 
