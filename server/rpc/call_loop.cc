@@ -14,6 +14,7 @@ constexpr int kAwaited = 32;
 
 constexpr absl::Duration kLongestLook = absl::Seconds(1);
 constexpr int kLooksPerLimit = 8;
+constexpr int kEventsPerLook = 256;  // at the clock
 
 }  // namespace
 
@@ -39,39 +40,54 @@ CallLoop::~CallLoop() {
   }
 }
 
-void CallLoop::Errand::After(absl::Duration delay) {
-  alarm_.Set(loop_.queue_.get(), GrpcTimeAfter(delay), tag());
+void CallLoop::Errand::Run() {
+  alarm_.Set(loop_.queue_.get(), gpr_inf_past(GPR_CLOCK_MONOTONIC), tag());
 }
 
 void CallLoop::Start() {
   started_ = true;
   for (int i = 0; i < kAwaited; ++i) Call::Await(*this);
-  look_for_stalls_.After(look_interval_);
   thread_ = Thread(name_, [this] { Loop(); });
 }
 
 void CallLoop::Loop() {
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue_->Next(&tag, &ok)) static_cast<LoopEvent*>(tag)->Happen(ok);
+  using Queue = grpc::CompletionQueue;
+  MonotonicTime look;
+  gpr_timespec until{};
+  const auto plan = [&](MonotonicTime now) {
+    look = now + look_interval_;
+    until = GrpcTimeAfter(look_interval_);
+  };
+  plan(clock_.Now());
+  int events = 0;
+  for (;;) {
+    void* tag = nullptr;
+    bool ok = false;
+    const Queue::NextStatus status = queue_->AsyncNext(&tag, &ok, until);
+    if (status == Queue::SHUTDOWN) return;
+    if (status == Queue::GOT_EVENT) {
+      static_cast<LoopEvent*>(tag)->Happen(ok);
+      // A queue that is never empty never says that it is time.
+      if (++events % kEventsPerLook != 0) continue;
+    }
+    const MonotonicTime now = clock_.Now();
+    if (status == Queue::GOT_EVENT && now < look) continue;
+    EndStalledCalls(now);
+    plan(now);
+  }
 }
 
-void CallLoop::StopCalls() { tell_of_stop_.After(absl::ZeroDuration()); }
+void CallLoop::StopCalls() { tell_of_stop_.Run(); }
 
 void CallLoop::TellOfStop() {
   stopping_ = true;
   for (Call* call = first_; call != nullptr; call = call->next_) call->OnStop();
 }
 
-void CallLoop::EndStalledCalls() {
-  // It may have been due when the loop ended: gRPC aborts the process where
-  // something is asked of a queue that is shut down.
-  if (ended_) return;
-  const MonotonicTime now = clock_.Now();
+void CallLoop::EndStalledCalls(MonotonicTime now) {
   for (Call* call = first_; call != nullptr; call = call->next_) {
     if (call->EndIfStalled(now)) on_stall_();
   }
-  look_for_stalls_.After(look_interval_);
 }
 
 void CallLoop::Join() {
@@ -83,14 +99,8 @@ void CallLoop::Join() {
     absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(&none));
   }
-  end_.After(absl::ZeroDuration());
+  end_.Run();
   thread_.Join();
-}
-
-void CallLoop::End() {
-  ended_ = true;
-  look_for_stalls_.Cancel();
-  queue_->Shutdown();
 }
 
 void CallLoop::Add(Call& call) {

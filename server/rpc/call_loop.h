@@ -43,13 +43,14 @@ class CallLoop {
  private:
   friend class Call;
 
-  // Something that another thread wants to be done on this one, or that is due.
+  // Something that another thread wants to be done on this one. Never for
+  // later: gRPC's own timers wait for a time of day, and come an hour late when
+  // that is stepped back by an hour.
   class Errand final : public LoopEvent {
    public:
     Errand(CallLoop& loop, void (CallLoop::*work)())
         : loop_(loop), work_(work) {}
-    void After(absl::Duration delay);
-    void Cancel() { alarm_.Cancel(); }
+    void Run();
     void Happen(bool ok) override {
       if (ok) (loop_.*work_)();
     }
@@ -62,8 +63,8 @@ class CallLoop {
 
   void Loop();
   void TellOfStop();
-  void EndStalledCalls();
-  void End();
+  void EndStalledCalls(MonotonicTime now);
+  void End() { queue_->Shutdown(); }
 
   // For Call.
   void Add(Call& call) ABSL_LOCKS_EXCLUDED(mu_);  // has arrived
@@ -83,10 +84,8 @@ class CallLoop {
   // On the thread only.
   Call* first_ = nullptr;
   bool stopping_ = false;
-  bool ended_ = false;
 
   Errand tell_of_stop_{*this, &CallLoop::TellOfStop};
-  Errand look_for_stalls_{*this, &CallLoop::EndStalledCalls};
   Errand end_{*this, &CallLoop::End};
 
   absl::Mutex mu_;
