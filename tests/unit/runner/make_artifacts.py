@@ -190,7 +190,8 @@ def compile_all(folder: Path) -> None:
 
 def stamp() -> str:
     """A digest of all that the outcome depends on."""
-    sources = [*sorted((ROOT / "compiler").iterdir()), Path(__file__), Path(malicious_pt2.__file__)]
+    compiler = [p for p in sorted((ROOT / "compiler").rglob("*")) if "__pycache__" not in p.parts]
+    sources = [*compiler, Path(__file__), Path(malicious_pt2.__file__)]
     digest = hashlib.sha256(torch.__version__.encode())
     digest.update(str(toolchain.host_target()).encode())
     for source in sources:
