@@ -12,7 +12,8 @@
 namespace stoker::loadtest {
 namespace {
 
-constexpr char kMethod[] = "/inference.GRPCInferenceService/ModelStreamInfer";
+constexpr char kStreamMethod[] =
+    "/inference.GRPCInferenceService/ModelStreamInfer";
 
 // A stream goes through: kNone -start-> kStarting -> kOpen -> (a read fails)
 // kFinishing -> kNone. Reads and writes go on side by side, one of each at a
@@ -169,7 +170,7 @@ class StreamLane final : public Lane {
                 status.error_message(), false});
   }
 
-  const std::string method_ = kMethod;
+  const std::string method_ = kStreamMethod;
   grpc::GenericStub stub_;
   grpc::CompletionQueue& queue_;
   Listener& listener_;

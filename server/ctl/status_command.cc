@@ -20,7 +20,7 @@
 namespace stoker {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
 // Whether `label` is a version of the model: "minilm:1".
 bool IsOf(const std::string& model, const std::string& label) {
@@ -28,22 +28,22 @@ bool IsOf(const std::string& model, const std::string& label) {
 }
 
 // Leaves what is about the model.
-void Keep(Json& status, const std::string& model) {
-  Json versions = Json::object();
+void Keep(Ordered& status, const std::string& model) {
+  Ordered versions = Ordered::object();
   for (const auto& [label, state] : status.at("versions").items()) {
     if (IsOf(model, label)) versions[label] = state;
   }
   status["versions"] = std::move(versions);
   for (const char* part : {"models", "buckets"}) {
-    Json rows = Json::array();
-    for (Json& row : status.at(part)) {
+    Ordered rows = Ordered::array();
+    for (Ordered& row : status.at(part)) {
       if (IsOf(model, row.at("model"))) rows.push_back(std::move(row));
     }
     status[part] = std::move(rows);
   }
 }
 
-std::string PaidBack(const Json& bucket) {
+std::string PaidBack(const Ordered& bucket) {
   const auto runs = bucket.at("break_even_runs").get<int64_t>();
   if (runs == 0) return "";
   const bool paid = bucket.at("saved_seconds").get<double>() >=
@@ -52,14 +52,14 @@ std::string PaidBack(const Json& bucket) {
 }
 
 // A reason may have many lines; the first one says what, the JSON has all.
-std::string FirstLine(const Json& reason) {
+std::string FirstLine(const Ordered& reason) {
   const auto text = reason.get<std::string>();
   return text.substr(0, text.find('\n'));
 }
 
 // With a last column for the reasons, where there are any.
-TextTable Table(std::vector<std::string> header, const Json& rows) {
-  for (const Json& row : rows) {
+TextTable Table(std::vector<std::string> header, const Ordered& rows) {
+  for (const Ordered& row : rows) {
     if (FirstLine(row.at("reason")).empty()) continue;
     header.emplace_back("WHY");
     break;
@@ -67,16 +67,16 @@ TextTable Table(std::vector<std::string> header, const Json& rows) {
   return TextTable(std::move(header));
 }
 
-std::string ModelTable(const Json& models) {
+std::string ModelTable(const Ordered& models) {
   const bool on_gpu =
-      std::any_of(models.begin(), models.end(), [](const Json& model) {
+      std::any_of(models.begin(), models.end(), [](const Ordered& model) {
         const auto device = model.value("device", "");
         return !device.empty() && device != "cpu";
       });
   std::vector<std::string> header = {"MODEL", "STATE"};
   if (on_gpu) header.emplace_back("DEVICE");
   TextTable table = Table(std::move(header), models);
-  for (const Json& model : models) {
+  for (const Ordered& model : models) {
     std::vector<std::string> row = {model.at("model"), model.at("state")};
     if (on_gpu) row.push_back(model.value("device", ""));
     row.push_back(FirstLine(model.at("reason")));
@@ -85,11 +85,11 @@ std::string ModelTable(const Json& models) {
   return table.empty() ? "no model is there\n" : table.Text();
 }
 
-std::string BucketTable(const Json& buckets) {
+std::string BucketTable(const Ordered& buckets) {
   TextTable table = Table({"MODEL", "BUCKET", "STATE", "COMPILED", "EAGER",
                            "SPEEDUP", "COMPILE", "SAVED", "PAID BACK"},
                           buckets);
-  for (const Json& bucket : buckets) {
+  for (const Ordered& bucket : buckets) {
     const auto speedup = bucket.at("speedup").get<double>();
     const auto compile = bucket.at("compile_seconds").get<double>();
     table.Add({bucket.at("model"), bucket.at("bucket"), bucket.at("state"),
@@ -111,7 +111,7 @@ absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
       absl::StrCat(url.substr(0, url.rfind('/') + 1), "status.json");
   ASSIGN_OR_RETURN(const std::string text, HttpGet(address, absl::Seconds(5)));
   try {
-    Json status = Json::parse(text);
+    Ordered status = Ordered::parse(text);
     if (!model.empty()) {
       Keep(status, model);
       if (status.at("models").empty()) {
@@ -122,7 +122,7 @@ absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
     Print(json ? status.dump(2) + "\n"
                : ModelTable(status.at("models")) +
                      BucketTable(status.at("buckets")));
-  } catch (const Json::exception& e) {
+  } catch (const Ordered::exception& e) {
     return absl::UnavailableError(absl::StrCat("expected a daemon's status at ",
                                                address, ", got ", e.what()));
   }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kSizes[] = "sizes";
 
-absl::Status Bad(const std::string& what) {
+absl::Status BadSamples(const std::string& what) {
   return absl::InvalidArgumentError(
       absl::StrCat("recorded requests: expected ", what));
 }
@@ -111,14 +111,14 @@ absl::StatusOr<std::vector<SampledRequest>> ParseSamples(
     if (slash == std::string::npos ||
         !absl::SimpleAtoi(name.substr(0, slash), &number) ||
         number >= samples.size()) {
-      return Bad(absl::StrCat("NUMBER/input.NAME, got ", name));
+      return BadSamples(absl::StrCat("NUMBER/input.NAME, got ", name));
     }
     count = std::max(count, number + 1);
     const std::string field = name.substr(slash + 1);
     SampledRequest& sample = samples[number];
     if (field == kSizes) {
       if (tensor.dtype != DataType::kInt64 || tensor.shape.size() != 1) {
-        return Bad(absl::StrCat("a list of sizes in ", name));
+        return BadSamples(absl::StrCat("a list of sizes in ", name));
       }
       sample.sizes.resize(static_cast<size_t>(tensor.shape[0]));
       if (tensor.byte_size > 0) {
@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<SampledRequest>> ParseSamples(
     } else if (field.starts_with("input.")) {
       sample.inputs.emplace(field.substr(6), tensor);
     } else {
-      return Bad(absl::StrCat("NUMBER/input.NAME, got ", name));
+      return BadSamples(absl::StrCat("NUMBER/input.NAME, got ", name));
     }
   }
   samples.resize(count);

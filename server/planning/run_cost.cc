@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMostRuns = 200;
 
-struct Point {
+struct Measured {
   double volume;
   double seconds;
 };
@@ -22,9 +22,9 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-double Deviation(const RunCost& cost, const std::vector<Point>& points) {
+double Deviation(const RunCost& cost, const std::vector<Measured>& points) {
   double sum = 0;
-  for (const Point& point : points) {
+  for (const Measured& point : points) {
     sum += std::abs(
         (cost.fixed + cost.per_element * point.volume) / point.seconds - 1);
   }
@@ -32,7 +32,7 @@ double Deviation(const RunCost& cost, const std::vector<Point>& points) {
 }
 
 // Per element more than 0; nullopt when there is no such line.
-std::optional<RunCost> LeastDeviation(const std::vector<Point>& points) {
+std::optional<RunCost> LeastDeviation(const std::vector<Measured>& points) {
   std::optional<RunCost> best;
   double least = 0;
   const auto attempt = [&](double fixed, double per_element) {
@@ -44,10 +44,10 @@ std::optional<RunCost> LeastDeviation(const std::vector<Point>& points) {
     least = deviation;
   };
   for (size_t i = 0; i < points.size(); ++i) {
-    const Point& a = points[i];
+    const Measured& a = points[i];
     attempt(0, a.seconds / a.volume);
     for (size_t j = 0; j < i; ++j) {
-      const Point& b = points[j];
+      const Measured& b = points[j];
       if (a.volume == b.volume) continue;
       const double slope = (a.seconds - b.seconds) / (a.volume - b.volume);
       attempt(a.seconds - slope * a.volume, slope);
@@ -59,7 +59,7 @@ std::optional<RunCost> LeastDeviation(const std::vector<Point>& points) {
 }  // namespace
 
 RunCost FitRunCost(absl::Span<const MeasuredRun> runs) {
-  std::vector<Point> points;
+  std::vector<Measured> points;
   double least = 0, most = 0;
   for (const MeasuredRun& run : runs) {
     if (points.size() == kMostRuns) break;
@@ -77,7 +77,7 @@ RunCost FitRunCost(absl::Span<const MeasuredRun> runs) {
     cost = LeastDeviation(points).value_or(cost);
   } else {
     std::vector<double> scales;
-    for (const Point& point : points) {
+    for (const Measured& point : points) {
       scales.push_back(point.seconds / (cost.fixed + point.volume));
     }
     const double scale = Median(scales);

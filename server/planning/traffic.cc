@@ -21,7 +21,7 @@ constexpr size_t kMaxChosen = 256;
 constexpr int64_t kMaxSize = int64_t{1} << 40;
 constexpr uint64_t kMaxCount = uint64_t{1} << 40;
 
-absl::Status Bad(const std::string& what) {
+absl::Status BadTraffic(const std::string& what) {
   return absl::InvalidArgumentError(
       absl::StrCat("traffic: expected ", what, ", got something else"));
 }
@@ -40,12 +40,12 @@ Json CountsJson(const std::vector<ShapeCount>& shapes) {
 
 absl::StatusOr<DimensionSizes> ReadSizes(const Json& list, size_t rank) {
   if (!list.is_array() || list.size() != rank) {
-    return Bad(absl::StrCat("a list of ", rank, " sizes"));
+    return BadTraffic(absl::StrCat("a list of ", rank, " sizes"));
   }
   DimensionSizes sizes;
   for (const Json& size : list) {
     if (!size.is_number_unsigned() || size.get<uint64_t>() > kMaxSize) {
-      return Bad(absl::StrCat("a size from 0 to ", kMaxSize));
+      return BadTraffic(absl::StrCat("a size from 0 to ", kMaxSize));
     }
     sizes.push_back(size.get<int64_t>());
   }
@@ -55,19 +55,19 @@ absl::StatusOr<DimensionSizes> ReadSizes(const Json& list, size_t rank) {
 absl::StatusOr<std::vector<ShapeCount>> ReadCounts(const Json& list,
                                                    size_t rank, size_t most) {
   if (!list.is_array() || list.size() > most) {
-    return Bad(absl::StrCat("a list of at most ", most, " shapes"));
+    return BadTraffic(absl::StrCat("a list of at most ", most, " shapes"));
   }
   std::vector<ShapeCount> shapes;
   for (const Json& one : list) {
     if (!one.is_object() || !one.contains("sizes") || !one.contains("count")) {
-      return Bad("sizes and count of a shape");
+      return BadTraffic("sizes and count of a shape");
     }
     ShapeCount shape;
     ASSIGN_OR_RETURN(shape.sizes, ReadSizes(one["sizes"], rank));
     const Json& count = one["count"];
     if (!count.is_number_unsigned() || count.get<uint64_t>() == 0 ||
         count.get<uint64_t>() > kMaxCount) {
-      return Bad(absl::StrCat("a count from 1 to ", kMaxCount));
+      return BadTraffic(absl::StrCat("a count from 1 to ", kMaxCount));
     }
     shape.count = count.get<uint64_t>();
     shapes.push_back(std::move(shape));
@@ -106,20 +106,21 @@ std::string TrafficToJson(const TrafficRecord& record) {
 
 absl::StatusOr<TrafficRecord> ParseTraffic(const std::string& json) {
   const Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!document.is_object()) return Bad("a JSON object");
+  if (!document.is_object()) return BadTraffic("a JSON object");
   for (const char* field : {"schema", "dimensions", "requests", "runs"}) {
-    if (!document.contains(field)) return Bad(absl::StrCat("a field ", field));
+    if (!document.contains(field))
+      return BadTraffic(absl::StrCat("a field ", field));
   }
   if (document["schema"] != kSchema) {
-    return Bad(absl::StrCat("schema ", kSchema));
+    return BadTraffic(absl::StrCat("schema ", kSchema));
   }
   TrafficRecord record;
   const Json& dimensions = document["dimensions"];
   if (!dimensions.is_array() || dimensions.size() > kMaxDimensions) {
-    return Bad("a list of dimensions");
+    return BadTraffic("a list of dimensions");
   }
   for (const Json& name : dimensions) {
-    if (!name.is_string()) return Bad("a dimension's name");
+    if (!name.is_string()) return BadTraffic("a dimension's name");
     record.dimensions.push_back(name.get<std::string>());
   }
   const size_t rank = record.dimensions.size();
@@ -130,7 +131,7 @@ absl::StatusOr<TrafficRecord> ParseTraffic(const std::string& json) {
   if (!document.contains("chosen")) return record;
   const Json& chosen = document["chosen"];
   if (!chosen.is_array() || chosen.size() > kMaxChosen) {
-    return Bad("a list of chosen buckets");
+    return BadTraffic("a list of chosen buckets");
   }
   record.chosen.emplace();
   for (const Json& sizes : chosen) {

@@ -66,7 +66,7 @@ std::string Rate(double per_second) {
   return absl::StrFormat("%.1f", per_second);
 }
 
-std::string TimeText(absl::Time time) {
+std::string ReadableTime(absl::Time time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", time, absl::UTCTimeZone());
 }
 
@@ -243,7 +243,7 @@ Json RefusalValues(const std::vector<RecentRefusals::Refusal>& refusals) {
   Json rows = Json::array();
   for (const RecentRefusals::Refusal& refusal : refusals) {
     rows.push_back(
-        {{"time", TimeText(refusal.time)},
+        {{"time", ReadableTime(refusal.time)},
          {"of", (refusal.what == "cache" ? "cache entry " : "") + refusal.of},
          {"label", refusal.label},
          {"reason", refusal.reason}});
@@ -273,7 +273,7 @@ Json PageValues(const Status& status) {
           {"version", status.server.version},
           {"torch", status.server.torch},
           {"march", status.server.march},
-          {"time", TimeText(status.server.time)},
+          {"time", ReadableTime(status.server.time)},
           {"window", Span(status.server.window)},
           {"models", std::move(models)},
           {"cache", CacheValues(status.cache)},

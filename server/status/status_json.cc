@@ -6,9 +6,9 @@
 namespace stoker {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Ordered = nlohmann::ordered_json;
 
-Json SecondsOrNull(const std::optional<absl::Duration>& duration) {
+Ordered SecondsOrNull(const std::optional<absl::Duration>& duration) {
   if (!duration.has_value()) return nullptr;
   return absl::ToDoubleSeconds(*duration);
 }
@@ -17,7 +17,7 @@ std::string TimeText(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", time, absl::UTCTimeZone());
 }
 
-Json ModelJson(const ModelStatus& model) {
+Ordered ModelJson(const ModelStatus& model) {
   return {{"model", model.model},
           {"state", std::string(VersionStateName(model.state))},
           {"reason", model.reason},
@@ -36,7 +36,7 @@ Json ModelJson(const ModelStatus& model) {
             {"p99_seconds", SecondsOrNull(model.recent.p99)}}}};
 }
 
-Json BucketJson(const BucketFigures& bucket) {
+Ordered BucketJson(const BucketFigures& bucket) {
   const BucketSlot::Snapshot& slot = bucket.status.slot;
   const bool compared = !slot.verdict.cases.empty();
   return {{"model", bucket.status.model},
@@ -52,39 +52,39 @@ Json BucketJson(const BucketFigures& bucket) {
           {"eager_requests", bucket.eager_requests},
           {"speedup", slot.verdict.speedup},
           {"max_abs_error",
-           compared ? Json(slot.verdict.max_abs_error) : Json(nullptr)},
+           compared ? Ordered(slot.verdict.max_abs_error) : Ordered(nullptr)},
           {"parity_cases", slot.verdict.cases.size()},
           {"compile_seconds", bucket.compile_seconds},
           {"saved_seconds", bucket.saved_seconds},
           {"break_even_runs", bucket.break_even_runs}};
 }
 
-Json CacheJson(const CacheStatus& cache) {
+Ordered CacheJson(const CacheStatus& cache) {
   return {{"writable", cache.writable},
           {"entries", cache.entries},
           {"bytes", cache.bytes},
           {"hits", {{"upper", cache.upper_hits}, {"lower", cache.lower_hits}}},
           {"misses", cache.misses},
-          {"rejections", Json(cache.rejections)},
+          {"rejections", Ordered(cache.rejections)},
           {"compile_seconds_saved", cache.compile_seconds_saved}};
 }
 
 }  // namespace
 
 std::string StatusJson(const Status& status) {
-  Json versions = Json::object();
-  Json models = Json::array();
-  Json buckets = Json::array();
+  Ordered versions = Ordered::object();
+  Ordered models = Ordered::array();
+  Ordered buckets = Ordered::array();
   for (const ModelStatus& model : status.models) {
     // One that takes its own place, with other buckets, comes twice.
-    Json& state = versions[model.model];
+    Ordered& state = versions[model.model];
     if (state != "serving") state = std::string(VersionStateName(model.state));
     models.push_back(ModelJson(model));
     for (const BucketFigures& bucket : model.buckets) {
       buckets.push_back(BucketJson(bucket));
     }
   }
-  Json refusals = Json::array();
+  Ordered refusals = Ordered::array();
   for (const RecentRefusals::Refusal& refusal : status.refusals) {
     refusals.push_back({{"time", TimeText(refusal.time)},
                         {"what", refusal.what},
@@ -92,7 +92,7 @@ std::string StatusJson(const Status& status) {
                         {"label", refusal.label},
                         {"reason", refusal.reason}});
   }
-  const Json json = {
+  const Ordered json = {
       {"server",
        {{"time", TimeText(status.server.time)},
         {"ready", status.server.ready},
@@ -106,7 +106,7 @@ std::string StatusJson(const Status& status) {
       {"buckets", std::move(buckets)},
       {"cache", CacheJson(status.cache)},
       {"refusals", std::move(refusals)}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', false, Ordered::error_handler_t::replace) + "\n";
 }
 
 }  // namespace stoker
