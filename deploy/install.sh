@@ -16,7 +16,12 @@ packages=(
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   python3 python3-dev python3-venv
 )
-test_packages=(clang clang-format clang-tidy docker-registry openssl prometheus skopeo)
+# The sanitizers' runtime comes in a package of its own, with the compiler's version in its name.
+case $(. /etc/os-release && echo "$ID") in
+  ubuntu) clang=18 ;;
+  *) clang=14 ;;
+esac
+test_packages=("libclang-rt-$clang-dev" clang clang-format clang-tidy docker-registry openssl prometheus skopeo)
 need_disk_kb=$((5 * 1024 * 1024))
 
 make_environment() {
