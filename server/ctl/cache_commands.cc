@@ -23,6 +23,10 @@ namespace {
 
 using Json = nlohmann::json;
 
+CacheCommands On(KernelCache& cache, const CommandLine& line) {
+  return {cache.entries(), cache.facts(), Clock::Real(), line.json()};
+}
+
 std::string Joined(const std::vector<std::string>& texts) {
   std::string joined;
   for (const std::string& text : texts) {
@@ -70,8 +74,7 @@ void AddCollectCommand(CommandLine& line, CLI::App& to) {
   CLI::App& gc = line.Add(
       to, "gc", "let go what is old or too much",
       [&line, arguments](KernelCache& cache) {
-        return CacheCommands{cache, Clock::Real(), line.json()}.Collect(
-            arguments->Limits(), arguments->dry_run);
+        return On(cache, line).Collect(arguments->Limits(), arguments->dry_run);
       });
   gc.add_option("--max-mb", arguments->max_mb,
                 "size at which the least recently used go; 0: none do")
@@ -308,7 +311,7 @@ void AddCacheCommands(CommandLine& line) {
     const auto key = std::make_shared<std::string>();
     CLI::App& command =
         line.Add(to, name, help, [&line, key, run](KernelCache& cache) {
-          return run({cache, Clock::Real(), line.json()}, *key);
+          return run(On(cache, line), *key);
         });
     command
         .add_option("key", *key,
@@ -317,9 +320,8 @@ void AddCacheCommands(CommandLine& line) {
         ->required(required);
     return command;
   };
-  line.Add(to, "list", "its entries", [&line](KernelCache& cache) {
-    return CacheCommands{cache, Clock::Real(), line.json()}.List();
-  });
+  line.Add(to, "list", "its entries",
+           [&line](KernelCache& cache) { return On(cache, line).List(); });
   add("show", "one entry: factors, files, notes", &CacheCommands::Show);
   AddCacheExplainCommand(line, to);
   add("verify", "read every byte; set aside what is damaged",
@@ -332,9 +334,7 @@ void AddCacheCommands(CommandLine& line) {
       .add_option("other", *other, "the other entry's key")
       ->required();
   line.Add(to, "stats", "entries, bytes and compile time by model",
-           [&line](KernelCache& cache) {
-             return CacheCommands{cache, Clock::Real(), line.json()}.Stats();
-           });
+           [&line](KernelCache& cache) { return On(cache, line).Stats(); });
   AddCollectCommand(line, to);
   add("pin", "never let it go",
       [](const CacheCommands& cache, const std::string& key) {

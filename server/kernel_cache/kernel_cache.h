@@ -11,12 +11,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/files.h"
 #include "kernel_cache/cache_root.h"
@@ -46,22 +43,6 @@ class KernelCache {
   const EntryStore& entries() const { return entries_; }
   FactStore& facts() { return facts_; }
   const FactStore& facts() const { return facts_; }
-
-  // For callers that have not chosen a half yet.
-  std::optional<CacheEntry> Lookup(const ArtifactKey& key) {
-    return entries_.Lookup(key);
-  }
-  void Quarantine(const CacheEntry& entry, std::string_view reason) {
-    entries_.Quarantine(entry, reason);
-  }
-  std::optional<std::string> ReadNote(const ArtifactKey& key,
-                                      std::string_view name) const {
-    return facts_.ReadNote(key, name);
-  }
-  absl::Status WriteNote(const ArtifactKey& key, std::string_view name,
-                         std::string_view bytes) {
-    return facts_.WriteNote(key, name, bytes);
-  }
 
  private:
   KernelCache(std::unique_ptr<CacheRoot> root, MetricRegistry& metrics,

@@ -138,8 +138,8 @@ absl::Status Daemon::OpenFiles() {
 }
 
 void Daemon::OpenModels() {
-  broker_ = std::make_unique<CompileBroker>(WorkerOptions(options_), cache_->entries(),
-                                            clock_, metrics_);
+  broker_ = std::make_unique<CompileBroker>(
+      WorkerOptions(options_), cache_->entries(), clock_, metrics_);
   // Before anything asks torch for a GPU. What is wrong is said by the models
   // that want one.
   if (options_.default_device.is_gpu()) gpus_.Find().IgnoreError();

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/entry_store.h"
 #include "models/version_parts.h"
 #include "runner/executable.h"
 

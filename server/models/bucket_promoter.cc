@@ -90,7 +90,7 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
   if (version_.stopping()) return;
   if (const absl::Status& status = opened.status(); !status.ok()) {
     if (IsItsOwnFault(status)) {
-      version_.deps.cache->Quarantine(entry, Std(status.message()));
+      version_.deps.cache->entries().Quarantine(entry, Std(status.message()));
     }
     Refuse(step,
            absl::IsResourceExhausted(status) ? FallbackReason::kMemory
@@ -221,7 +221,7 @@ void BucketPromoter::RetimeWhereDoubtful(const WarmupStep& step) {
       !verdict->clear || verdict->measured_on != version_.deps.machine;
   if (!doubtful || verdict->refusal == "parity") return;
   const std::optional<CacheEntry> entry =
-      version_.deps.cache->Lookup(step.request.key);
+      version_.deps.cache->entries().Lookup(step.request.key);
   if (!entry.has_value()) return;
   const absl::Status timed = Retime(step, *entry, *std::move(verdict));
   if (!timed.ok() && !version_.stopping()) {

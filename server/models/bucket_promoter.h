@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/entry_store.h"
 #include "models/artifact_opener.h"
 #include "models/candidate_check.h"
 #include "models/evidence_store.h"

@@ -8,8 +8,8 @@ namespace stoker {
 
 std::optional<Verdict> EvidenceStore::Read(const ArtifactKey& key,
                                            const std::string& note) const {
-  if (!trusted_ || cache_ == nullptr) return std::nullopt;
-  const std::optional<std::string> text = cache_->ReadNote(key, note);
+  if (!trusted_ || facts_ == nullptr) return std::nullopt;
+  const std::optional<std::string> text = facts_->ReadNote(key, note);
   Verdict verdict;
   if (!text.has_value() || !ParseVerdict(*text, verdict)) return std::nullopt;
   return verdict;
@@ -17,8 +17,8 @@ std::optional<Verdict> EvidenceStore::Read(const ArtifactKey& key,
 
 void EvidenceStore::Write(const ArtifactKey& key, const std::string& note,
                           const std::string& bytes, const char* what) const {
-  if (cache_ == nullptr) return;
-  const absl::Status written = cache_->WriteNote(key, note, bytes);
+  if (facts_ == nullptr) return;
+  const absl::Status written = facts_->WriteNote(key, note, bytes);
   if (!written.ok()) {
     spdlog::warn("{} {}: {} not stored: {}", spec_.Label(), key.Short(), what,
                  Std(written.message()));

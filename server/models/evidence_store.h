@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "kernel_cache/kernel_cache.h"
+#include "kernel_cache/fact_store.h"
 #include "promotion/verdict.h"
 #include "repository/model_spec.h"
 
@@ -17,10 +17,10 @@ namespace stoker {
 
 class EvidenceStore {
  public:
-  // `cache` may be null, and is not asked then; both outlive this object.
+  // `facts` may be null, and is not asked then; both outlive this object.
   // `trusted`: false reads nothing, so that all is found out anew.
-  EvidenceStore(const ModelSpec& spec, KernelCache* cache, bool trusted)
-      : spec_(spec), cache_(cache), trusted_(trusted) {}
+  EvidenceStore(const ModelSpec& spec, FactStore* facts, bool trusted)
+      : spec_(spec), facts_(facts), trusted_(trusted) {}
 
   std::optional<Verdict> ReadVerdict(const ArtifactKey& key) const;
   void WriteVerdict(const ArtifactKey& key, const Verdict& verdict) const;
@@ -39,7 +39,7 @@ class EvidenceStore {
              const std::string& bytes, const char* what) const;
 
   const ModelSpec& spec_;
-  KernelCache* const cache_;
+  FactStore* const facts_;
   const bool trusted_;
 };
 

@@ -26,7 +26,10 @@ Warmup::Warmup(const VersionParts& version)
               .reference = version.deps.reference,
               .machine = version.deps.machine,
               .stop = version.stop}),
-      evidence_(version.spec, version.deps.cache, version.deps.trust_verdicts),
+      evidence_(version.spec,
+                version.deps.cache == nullptr ? nullptr
+                                              : &version.deps.cache->facts(),
+                version.deps.trust_verdicts),
       promoter_(version, opener_, check_, evidence_),
       compiles_(version, promoter_),
       graphs_(version, check_, evidence_) {}
@@ -80,7 +83,7 @@ absl::Status Warmup::SettleFromCache(absl::Span<const WarmupStep* const> steps,
       continue;
     }
     std::optional<CacheEntry> entry =
-        version_.deps.cache->Lookup(step->request.key);
+        version_.deps.cache->entries().Lookup(step->request.key);
     if (!entry.has_value()) {
       missing.push_back(step);
       continue;
@@ -168,7 +171,7 @@ void Warmup::Run() {
       if (version_.tiers.slot(step->bucket).settled()) continue;
       if (promoter_.LeaveUnwanted(*step)) continue;
       const std::optional<CacheEntry> entry =
-          version_.deps.cache->Lookup(step->request.key);
+          version_.deps.cache->entries().Lookup(step->request.key);
       if (entry.has_value()) {
         promoter_.Settle(*step, *entry, opener_.TryInChild({&*entry, 1})[0]);
       } else {

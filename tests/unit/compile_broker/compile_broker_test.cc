@@ -137,8 +137,8 @@ TEST_F(CompileBrokerTest, RepliesThatOnlyANewerWorkerKnowsAreNoFault) {
 TEST_F(CompileBrokerTest, ManyThreadsMaySubmit) {
   CompileWorkerOptions options = Options();
   options.parallel_jobs = 3;
-  broker_ = std::make_unique<CompileBroker>(options, *cache_, Clock::Real(),
-                                            metrics_);
+  broker_ = std::make_unique<CompileBroker>(options, cache_->entries(),
+                                            Clock::Real(), metrics_);
   constexpr size_t kThreads = 4, kKeys = 10;
   std::vector<std::unique_ptr<Ticket>> tickets(kThreads * kKeys);
   std::vector<std::thread> threads;
@@ -271,7 +271,7 @@ TEST_F(CompileBrokerTest, TheEndAnswersWhatAnAnswerSubmitted) {
 TEST_F(CompileBrokerTest, AKeyThatAnotherDaemonCompilesIsWaitedFor) {
   auto other_cache = OpenCache();
   const CompileRequest request = Request("ok");
-  auto lock = other_cache->TryLock(request.key);
+  auto lock = other_cache->entries().TryLock(request.key);
   ASSERT_TRUE(lock.ok());
   ASSERT_NE(*lock, nullptr);
   StartBroker(Options());
@@ -283,7 +283,8 @@ TEST_F(CompileBrokerTest, AKeyThatAnotherDaemonCompilesIsWaitedFor) {
   clock_.BlockUntilWaiters(1);
   EXPECT_EQ(Queue("waiting"), 1);
 
-  CompileBroker other(Options(), *other_cache, Clock::Real(), metrics_);
+  CompileBroker other(Options(), other_cache->entries(), Clock::Real(),
+                      metrics_);
   lock->reset();
   Ticket others;
   other.Submit(request, others.progress(), others.done());
@@ -298,7 +299,7 @@ TEST_F(CompileBrokerTest, AKeyThatAnotherDaemonCompilesIsWaitedFor) {
 TEST_F(CompileBrokerTest, AKeyThatItsHolderGaveUpIsTakenOver) {
   auto other_cache = OpenCache();
   const CompileRequest request = Request("ok");
-  auto lock = other_cache->TryLock(request.key);
+  auto lock = other_cache->entries().TryLock(request.key);
   ASSERT_TRUE(lock.ok());
   StartBroker(Options());
   auto ticket = Submit(request);
@@ -320,7 +321,7 @@ TEST_F(CompileBrokerTest, AHostWhoseWorkerWillNotStartGivesTheKeyBack) {
   ASSERT_TRUE(ticket->Saw("wait", 2));
   clock_.BlockUntilWaiters(1);
   auto other_cache = OpenCache();
-  auto lock = other_cache->TryLock(Request("ok").key);
+  auto lock = other_cache->entries().TryLock(Request("ok").key);
   ASSERT_TRUE(lock.ok());
   EXPECT_NE(*lock, nullptr);
 }

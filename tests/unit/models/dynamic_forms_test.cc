@@ -191,9 +191,9 @@ TEST_F(DynamicFormsTest, WhatItHasToBeComparedWithServesMeanwhile) {
   EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
   spec_->compile.dynamic = DynamicForms::kBeside;
   Serve();  // the form's evidence is kept
-  cache_
-      ->WriteNote(Key(kBucket), VerdictNoteName(*spec_),
-                  VerdictToJson({.promote = true}))
+  cache_->facts()
+      .WriteNote(Key(kBucket), VerdictNoteName(*spec_),
+                 VerdictToJson({.promote = true}))
       .IgnoreError();
   Load();
   EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
@@ -208,9 +208,9 @@ TEST_F(DynamicFormsTest, ABucketWithoutCodeOfItsOwnRunsOnIt) {
   Verdict refused;
   refused.refusal = "parity";
   refused.reason = "output 0 differs";
-  ASSERT_TRUE(cache_
-                  ->WriteNote(Key(kBucket), VerdictNoteName(*spec_),
-                              VerdictToJson(refused))
+  ASSERT_TRUE(cache_->facts()
+                  .WriteNote(Key(kBucket), VerdictNoteName(*spec_),
+                             VerdictToJson(refused))
                   .ok());
   Serve();
   EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);

@@ -61,7 +61,7 @@ class GraphCaptureTest : public ::testing::Test {
     for (const WarmupStep& step :
          MakeWarmupPlan(*spec_, 1, toolchain_, "cuda:0")) {
       const ArtifactKey& key = step.request.key;
-      if (cache_->Lookup(key).has_value()) continue;
+      if (cache_->entries().Lookup(key).has_value()) continue;
       const auto staged = cache_->entries().NewStagingFolder(key);
       ASSERT_TRUE(staged.ok());
       StageArtifact(*staged, key);

@@ -214,8 +214,9 @@ TEST_F(WarmupTest, StoppedItEndsARunInFloat64) {
   job.Join();
   EXPECT_EQ(Slot(0).state, BucketState::kChecking);
   for (const WarmupStep& step : MakeWarmupPlan(*spec_, 1, {})) {
-    EXPECT_EQ(cache_->ReadNote(step.request.key, VerdictNoteName(*spec_)),
-              std::nullopt);
+    EXPECT_EQ(
+        cache_->facts().ReadNote(step.request.key, VerdictNoteName(*spec_)),
+        std::nullopt);
   }
 }
 

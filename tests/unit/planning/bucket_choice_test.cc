@@ -305,9 +305,9 @@ class KnownBucketsTest : public testing::Test {
       WriteBytes(folder + "/manifest.json", manifest.dump());
       ASSERT_TRUE(cache_->entries().Commit(key, folder).ok());
       const auto& bucket = spec.buckets[static_cast<size_t>(step.bucket)];
-      ASSERT_TRUE(cache_
-                      ->WriteNote(key, "verdict-0123456789abcdef.json",
-                                  VerdictToJson(judge(bucket)))
+      ASSERT_TRUE(cache_->facts()
+                      .WriteNote(key, "verdict-0123456789abcdef.json",
+                                 VerdictToJson(judge(bucket)))
                       .ok());
     }
   }
