@@ -287,6 +287,18 @@ absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
   return 0;
 }
 
+absl::StatusOr<int> CacheCommands::Remove(const std::string& prefix) const {
+  ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(entries, prefix));
+  if (entry.layer != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("entry ", entry.key.Short(), " is in layer ",
+                     LayerName(entry.layer), ", which is only read"));
+  }
+  RETURN_IF_ERROR(entries.Remove(entry.key));
+  if (!json) Print(absl::StrCat(entry.key.Short(), " is removed\n"));
+  return 0;
+}
+
 absl::StatusOr<int> CacheCommands::Pin(const std::string& prefix,
                                        bool pinned) const {
   ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(entries, prefix));
@@ -336,6 +348,8 @@ void AddCacheCommands(CommandLine& line) {
   line.Add(to, "stats", "entries, bytes and compile time by model",
            [&line](KernelCache& cache) { return On(cache, line).Stats(); });
   AddCollectCommand(line, to);
+  add("rm", "let one entry go, unless it is in use or pinned",
+      &CacheCommands::Remove);
   add("pin", "never let it go",
       [](const CacheCommands& cache, const std::string& key) {
         return cache.Pin(key, true);

@@ -35,6 +35,8 @@ struct CacheCommands {
                            const std::string& right) const;
   absl::StatusOr<int> Stats() const;
   absl::StatusOr<int> Collect(const CacheLimits& limits, bool dry_run) const;
+  // Lets one entry go, with what is known about it.
+  absl::StatusOr<int> Remove(const std::string& prefix) const;
   absl::StatusOr<int> Pin(const std::string& prefix, bool pinned) const;
 };
 

@@ -122,6 +122,7 @@ def test_house_keeping(filled: Path, repository: Callable[..., Path], tmp_path: 
     assert (mine / f"v1/quarantine/{first['key']}.0/reason.txt").exists()
 
     ctl("--cache", mine, "cache", "pin", second["key"])
+    assert "is pinned" in ctl("--cache", mine, "cache", "rm", second["key"], code=4)
     ctl("--cache", mine, "cache", "gc", "--max-mb=1", "--dry-run")
     before = len(json.loads(ctl("--json", "--cache", mine, "cache", "list")))
     assert before >= 1
@@ -132,3 +133,17 @@ def test_house_keeping(filled: Path, repository: Callable[..., Path], tmp_path: 
     assert "evicted 1 entries" in ctl("--cache", mine, "cache", "gc", "--max-age-days=1")
     assert second["key"] not in ctl("--json", "--cache", mine, "cache", "list")
     assert json.loads(ctl("--json", "--cache", mine, "cache", "stats"))["entries"] == before - 1
+
+
+def test_one_entry_is_removed_by_its_key(filled: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    subprocess.run(["cp", "-a", filled, mine], check=True)
+    gone, *left = (entry["key"] for entry in json.loads(ctl("--json", "--cache", mine, "cache", "list")))
+    assert "is removed" in ctl("--cache", mine, "cache", "rm", gone)
+    assert [entry["key"] for entry in json.loads(ctl("--json", "--cache", mine, "cache", "list"))] == left
+    assert not (mine / "v1/notes" / gone).exists()
+    assert "no entry" in ctl("--cache", mine, "cache", "rm", gone, code=4)
+    # What is in a layer is somebody else's.
+    layered = ["--cache", tmp_path / "upper", "--cache-layer", filled]
+    (tmp_path / "upper").mkdir(mode=0o700)
+    assert "only read" in ctl(*layered, "cache", "rm", left[0], code=4)
