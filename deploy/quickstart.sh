@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From an empty checkout to ranked sentences: installs what is needed, builds stokerd,
-# exports the demo model (all-MiniLM-L6-v2 with its real weights), starts the daemon on
+# From an empty checkout to ranked sentences: installs what is needed, builds stokerd and
+# stokerctl, exports the demo model (all-MiniLM-L6-v2 with its real weights), starts the daemon on
 # loopback, shows the warm-up, and asks it something. A second run compiles nothing.
 #
 #   deploy/quickstart.sh          the daemon keeps running afterwards
@@ -75,7 +75,7 @@ esac
 echo "Stoker quick start"
 deploy/install.sh
 python=$(venv_folder)/bin/python
-step "build stokerd" configure_and_build release --target stokerd
+step "build stokerd and stokerctl" configure_and_build release --target stokerd stokerctl
 step "demo model all-MiniLM-L6-v2" "$python" deploy/export_demo.py
 stop_daemon
 start_daemon
@@ -90,6 +90,7 @@ cat <<EOF
 stokerd (pid $(cat "$pid_file")) keeps running:
   gRPC      127.0.0.1:$port   KServe v2 / Open Inference Protocol
   status    http://127.0.0.1:$metrics_port/
+  stokerctl ${stokerd%/main/stokerd}/ctl/stokerctl status --metrics http://127.0.0.1:$metrics_port/metrics
   log       $daemon_log
   stop      deploy/quickstart.sh --stop
 EOF
