@@ -189,10 +189,11 @@ struct ExportArguments {
     if (keys.empty() && !repository.repository.empty()) {
       return repository.Plan(cache, json, &PlanCommands::Keys);
     }
-    if (keys.empty()) return cache.Keys();
+    if (keys.empty()) return cache.entries().Keys();
     std::vector<ArtifactKey> chosen;
     for (const std::string& prefix : keys) {
-      ASSIGN_OR_RETURN(const EntryInfo entry, FindEntry(cache, prefix));
+      ASSIGN_OR_RETURN(const EntryInfo entry,
+                       FindEntry(cache.entries(), prefix));
       chosen.push_back(entry.key);
     }
     return chosen;

@@ -192,16 +192,17 @@ absl::StatusOr<int> Daemon::Serve() {
 }
 
 absl::Status Daemon::Listen() {
-  status_ = std::make_unique<StatusReader>(*manager_, metrics_, refusals_,
-                                           clock_, clock_.Now() - ProcessAge());
+  status_reader_ = std::make_unique<StatusReader>(
+      *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
   ASSIGN_OR_RETURN(
       pages_,
       PageServer::Start(
           options_.metrics_listen,
-          {{"/", [this] { return StatusPage(status_->Read()); }},
+          {{"/", [this] { return StatusPage(status_reader_->Read()); }},
            {"/status.json",
             [this] {
-              return Page{"application/json", StatusJson(status_->Read()), ""};
+              return Page{"application/json",
+                          StatusJson(status_reader_->Read()), ""};
             }},
            {"/metrics", [this] {
               return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};

@@ -91,7 +91,7 @@ class Daemon {
   const ReferenceRun reference_;
   std::unique_ptr<ModelManager> manager_;
 
-  std::unique_ptr<StatusReader> status_;
+  std::unique_ptr<StatusReader> status_reader_;
   std::unique_ptr<PageServer> pages_;
   std::unique_ptr<RpcServer> rpc_;
   bool was_ready_ = false;  // lifecycle thread only

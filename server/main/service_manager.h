@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "base/file_descriptor.h"
+#include "base/monotonic_time.h"
 
 namespace stoker {
 
