@@ -315,8 +315,8 @@ bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   const auto has_job = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
     if (runs_here && thread == 0) return false;
     return stopping || !work.empty(thread) ||
-           (!queue.empty() &&
-            (wait.until == MonotonicTime::InfinitePast() || arrivals != wait.arrivals));
+           (!queue.empty() && (wait.until == MonotonicTime::InfinitePast() ||
+                               arrivals != wait.arrivals));
   };
   absl::MutexLock lock(&mu);
   if (wait.until == MonotonicTime::InfinitePast()) {

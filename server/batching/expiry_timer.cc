@@ -34,7 +34,8 @@ void ExpiryTimer::Loop() {
       if (stop_) return;
       changed_ = false;
       if (clock_.Now() < wake_) continue;
-      wake_ = MonotonicTime::InfiniteFuture();  // what comes meanwhile lowers it
+      wake_ =
+          MonotonicTime::InfiniteFuture();  // what comes meanwhile lowers it
     }
     const MonotonicTime next = expire_(clock_.Now());
     absl::MutexLock lock(&mu_);

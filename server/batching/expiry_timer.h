@@ -25,7 +25,8 @@ class ExpiryTimer {
  public:
   // `expire` ends what is due and says what is due next, as far as it knows.
   // The clock outlives this object.
-  ExpiryTimer(Clock& clock, std::function<MonotonicTime(MonotonicTime now)> expire)
+  ExpiryTimer(Clock& clock,
+              std::function<MonotonicTime(MonotonicTime now)> expire)
       : clock_(clock), expire_(std::move(expire)) {}
 
   void Start(const std::string& thread_name);

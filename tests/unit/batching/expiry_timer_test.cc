@@ -14,7 +14,7 @@ class ExpiryTimerTest : public ::testing::Test {
   void SetUp() override { timer_.Start("due-test"); }
   void TearDown() override { timer_.Stop(); }
 
-  absl::Time After(int seconds) const {
+  MonotonicTime After(int seconds) const {
     return start_ + absl::Seconds(seconds);
   }
   // Returns when it was asked `times` times.
@@ -26,17 +26,17 @@ class ExpiryTimerTest : public ::testing::Test {
     ASSERT_TRUE(
         mu_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(30)));
   }
-  std::vector<absl::Time> calls() {
+  std::vector<MonotonicTime> calls() {
     absl::MutexLock lock(&mu_);
     return calls_;
   }
 
   FakeClock clock_;
-  const absl::Time start_ = clock_.Now();
+  const MonotonicTime start_ = clock_.Now();
   absl::Mutex mu_;
-  std::vector<absl::Time> calls_ ABSL_GUARDED_BY(mu_);
-  absl::Time next_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
-  ExpiryTimer timer_{clock_, [this](absl::Time now) {
+  std::vector<MonotonicTime> calls_ ABSL_GUARDED_BY(mu_);
+  MonotonicTime next_ ABSL_GUARDED_BY(mu_) = MonotonicTime::InfiniteFuture();
+  ExpiryTimer timer_{clock_, [this](MonotonicTime now) {
                        absl::MutexLock lock(&mu_);
                        calls_.push_back(now);
                        return next_;
@@ -44,14 +44,14 @@ class ExpiryTimerTest : public ::testing::Test {
 };
 
 TEST_F(ExpiryTimerTest, WakesAtTheEarliestTimeThatItWasTold) {
-  timer_.WakeBy(absl::InfiniteFuture());
+  timer_.WakeBy(MonotonicTime::InfiniteFuture());
   timer_.WakeBy(After(20));
   timer_.WakeBy(After(10));
   timer_.WakeBy(After(30));
   clock_.BlockUntilWaiters(1);
   clock_.Advance(absl::Seconds(10));
   AwaitCalls(1);
-  EXPECT_EQ(calls(), std::vector<absl::Time>{After(10)});
+  EXPECT_EQ(calls(), std::vector<MonotonicTime>{After(10)});
 }
 
 TEST_F(ExpiryTimerTest, GoesOnAtWhatIsDueNext) {
@@ -70,13 +70,13 @@ TEST_F(ExpiryTimerTest, GoesOnAtWhatIsDueNext) {
   AwaitCalls(2);
   {
     absl::MutexLock lock(&mu_);
-    next_ = absl::InfiniteFuture();
+    next_ = MonotonicTime::InfiniteFuture();
   }
   clock_.BlockUntilWaiters(1);
   clock_.Advance(absl::Seconds(10));
   AwaitCalls(3);
   EXPECT_EQ(calls(),
-            (std::vector<absl::Time>{After(10), After(15), After(25)}));
+            (std::vector<MonotonicTime>{After(10), After(15), After(25)}));
 }
 
 }  // namespace

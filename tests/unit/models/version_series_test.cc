@@ -37,7 +37,7 @@ class VersionSeriesTest : public ::testing::Test {
     manager_->Start();
     Await([this] { return State("serving", "3") == 1; });
   }
-  void TearDown() override { manager_->Drain(absl::InfiniteFuture()); }
+  void TearDown() override { manager_->Drain(MonotonicTime::InfiniteFuture()); }
 
   void AddVersion(int version) {
     const std::filesystem::path folder =
