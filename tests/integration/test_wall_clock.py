@@ -11,7 +11,7 @@ import subprocess
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -74,7 +74,7 @@ def look(daemon: Daemon) -> dict:
 
 def seconds_ahead(daemon: Daemon) -> float:
     """Of the machine's clock: how the server shows what time it is."""
-    return (datetime.fromisoformat(look(daemon)["time"]) - datetime.now(timezone.utc)).total_seconds()
+    return (datetime.fromisoformat(look(daemon)["time"]) - datetime.now(UTC)).total_seconds()
 
 
 def test_steps_of_the_clock_cost_no_request(daemon: Daemon, clock: SteppingClock) -> None:
