@@ -1,4 +1,4 @@
-// Times KernelCache::Lookup of keys that are there, every file verified as in
+// Times EntryStore::Lookup of keys that are there, every file verified as in
 // a start.
 //
 //   cache_lookup --cache FOLDER [--repeat 5] [--at-least BYTES]
@@ -38,9 +38,9 @@ int main(int argc, char** argv) {
                  std::string(cache.status().message()).c_str());
     return 1;
   }
-  std::vector<stoker::ArtifactKey> keys = (*cache)->Keys();
+  std::vector<stoker::ArtifactKey> keys = (*cache)->entries().Keys();
   const size_t entries = keys.size();
-  const stoker::CacheLayer& root = (*cache)->layers().front();
+  const stoker::CacheLayer& root = (*cache)->entries().layers().front();
   std::erase_if(keys, [&](const stoker::ArtifactKey& key) {
     return root.Bytes(key) < at_least;
   });
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     std::shuffle(keys.begin(), keys.end(), generator);
     for (const stoker::ArtifactKey& key : keys) {
       const auto start = std::chrono::steady_clock::now();
-      const auto entry = (*cache)->Lookup(key);
+      const auto entry = (*cache)->entries().Lookup(key);
       const std::chrono::nanoseconds elapsed =
           std::chrono::steady_clock::now() - start;
       if (!entry.has_value()) {
