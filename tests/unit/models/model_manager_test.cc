@@ -62,6 +62,22 @@ class ModelManagerTest : public ::testing::Test {
     mu_.Await(absl::Condition(&serves));
   }
 
+  // Lets the repository be read, and what it says be begun with.
+  void PollOnce() {
+    int before = 0;
+    {
+      const absl::MutexLock lock(&mu_);
+      before = publications_;
+    }
+    clock_.Advance(kPoll);
+    const absl::MutexLock lock(&mu_);
+    const auto published = [&] {
+      mu_.AssertReaderHeld();
+      return publications_ > before;
+    };
+    mu_.Await(absl::Condition(&published));
+  }
+
   FakeClock clock_;
   MetricRegistry metrics_;
   FakeRepository repository_;
@@ -261,7 +277,7 @@ TEST_P(RandomSchedule, NoRequestFailsBecauseAVersionChanged) {
   std::mt19937 random(GetParam());
   for (int i = 0; i < 30; ++i) {
     Change(random);
-    clock_.Advance(kPoll);
+    PollOnce();
     turns.Changed();
   }
   turns.End();
