@@ -85,7 +85,7 @@ std::string ModelTable(const Ordered& models) {
   return table.empty() ? "no model is there\n" : table.Text();
 }
 
-std::string BucketTable(const Ordered& buckets) {
+std::string BucketTableText(const Ordered& buckets) {
   TextTable table = Table({"MODEL", "BUCKET", "STATE", "COMPILED", "EAGER",
                            "SPEEDUP", "COMPILE", "SAVED", "PAID BACK"},
                           buckets);
@@ -121,7 +121,7 @@ absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
     }
     Print(json ? status.dump(2) + "\n"
                : ModelTable(status.at("models")) +
-                     BucketTable(status.at("buckets")));
+                     BucketTableText(status.at("buckets")));
   } catch (const Ordered::exception& e) {
     return absl::UnavailableError(absl::StrCat("expected a daemon's status at ",
                                                address, ", got ", e.what()));
