@@ -12,7 +12,8 @@ class RealClock : public Clock {
   absl::Time WallNow() override { return absl::Now(); }
 
   bool AwaitWithDeadline(absl::Mutex* mu, const absl::Condition& condition,
-                         MonotonicTime deadline) override {
+                         MonotonicTime deadline) override
+      ABSL_SHARED_LOCKS_REQUIRED(mu) {
     return waits_.Await(mu, condition, deadline);
   }
 

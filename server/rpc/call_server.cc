@@ -1,5 +1,6 @@
 #include "rpc/call_server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
 #include <utility>
@@ -41,6 +42,10 @@ void SetLimits(const CallServerOptions& options, grpc::ServerBuilder& builder) {
 
 absl::StatusOr<std::unique_ptr<CallServer>> CallServer::Start(
     const CallServerOptions& options, MethodTable methods, Clock& clock) {
+  // Once and for all: gRPC 1.51 ends by itself, on a thread of its own, when
+  // the last of its objects goes, and a server that starts meanwhile crashes.
+  static const bool initialised = (grpc_init(), true);
+  (void)initialised;
   if (const absl::Status bad = CheckHostPort(options.address); !bad.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("gRPC address: ", bad.message()));

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "tensor/shape_bucket.h"
 #include "tests/fakes/tensors.h"
 
 namespace stoker {
