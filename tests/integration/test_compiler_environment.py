@@ -35,7 +35,7 @@ NONSENSE = {
 def compiled(repository: Path, cache: Path, environment: dict[str, str]) -> dict[str, list[str]]:
     """Of each entry: its key and the machine code of its kernels, without what names a folder."""
     subprocess.run(
-        [STOKERD, f"--model-repository={repository}", f"--cache={cache}", "--warm-only", "--log-level=warning",
+        [STOKERD, f"--model-repository={repository}", f"--cache={cache}", "--warm-only", "--log-level=warn",
          f"--compiler-python={sys.executable}"],
         check=True, cwd=REPO, env=os.environ | environment, timeout=900,
     )  # fmt: skip
