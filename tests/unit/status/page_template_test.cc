@@ -41,18 +41,18 @@ TEST(PageTemplateTest, ListsRepeatAndTheirFieldsComeFirst) {
   };
   EXPECT_EQ(Filled("{{#rows}}{{name}};{{/rows}}{{name}}", values),
             "a;outside;outside");
-  EXPECT_EQ(Filled("{{#one}}{{name}} {{#rows}}{{name}} {{/rows}}{{/one}}",
-                   values),
-            "inside a inside ");
+  EXPECT_EQ(
+      Filled("{{#one}}{{name}} {{#rows}}{{name}} {{/rows}}{{/one}}", values),
+      "inside a inside ");
   // What isn't shown needs no values.
   EXPECT_EQ(Filled("{{^rows}}{{#none}}{{none}}{{/none}}{{/rows}}.", values),
             ".");
 }
 
 TEST(PageTemplateTest, ALineWithNothingButASectionsTagLeavesNoTrace) {
-  EXPECT_EQ(Filled("a\n{{#it}}\n b {{#it}}c{{/it}}\n{{/it}}\nd\n",
-                   {{"it", true}}),
-            "a\n b c\nd\n");
+  EXPECT_EQ(
+      Filled("a\n{{#it}}\n b {{#it}}c{{/it}}\n{{/it}}\nd\n", {{"it", true}}),
+      "a\n b c\nd\n");
   EXPECT_EQ(Filled("a\n{{it}}\nd", {{"it", "b"}}), "a\nb\nd");
 }
 
