@@ -140,7 +140,7 @@ TEST(ProgramDigestTest, ChangesWithWhateverCanChangeTheCode) {
                         "/config/scale/tensor_meta"),
               std::pair(ProgramFixture::kProgram,
                         "/graph_module/graph/tensor_values/b_scale")}) {
-          f.Edit(member, [at](json& document) {
+          f.Edit(member, [at = at](json& document) {
             document[Pointer(at)]["sizes"].clear();
             document[Pointer(at)]["strides"].clear();
           });
