@@ -22,10 +22,10 @@
 #define SECOND INT64_C(1000000000)
 #define LOOK (5 * INT64_C(1000000))  // how often a wait looks for steps
 
-static volatile int64_t own_ahead;
-static const volatile int64_t* ahead = &own_ahead;
+static _Atomic int64_t own_ahead;
+static const _Atomic int64_t* ahead = &own_ahead;
 static _Atomic int timer_fd = -1;
-static int64_t timer_ahead;
+static _Atomic int64_t timer_ahead;
 
 __attribute__((constructor)) static void Open(void) {
   const char* path = getenv("STEPPING_CLOCK");
@@ -49,7 +49,7 @@ static struct timespec Timespec(int64_t ns) {
 }
 
 static int RealGettime(clockid_t clock, struct timespec* time) {
-  static int (*real)(clockid_t, struct timespec*);
+  static int (*_Atomic real)(clockid_t, struct timespec*);
   if (real == NULL) real = dlsym(RTLD_NEXT, "clock_gettime");
   return real(clock, time);
 }
@@ -85,7 +85,7 @@ time_t time(time_t* result) {
 
 // abseil's mutexes wait by this.
 long syscall(long number, ...) {
-  static long (*real)(long, ...);
+  static long (*_Atomic real)(long, ...);
   if (real == NULL) real = dlsym(RTLD_NEXT, "syscall");
   va_list rest;
   va_start(rest, number);
@@ -113,7 +113,8 @@ long syscall(long number, ...) {
 
 int timerfd_settime(int fd, int flags, const struct itimerspec* value,
                     struct itimerspec* old) {
-  static int (*real)(int, int, const struct itimerspec*, struct itimerspec*);
+  static int (*_Atomic real)(int, int, const struct itimerspec*,
+                             struct itimerspec*);
   if (real == NULL) real = dlsym(RTLD_NEXT, "timerfd_settime");
   if ((flags & TFD_TIMER_CANCEL_ON_SET) != 0) {
     timer_ahead = Ahead();
@@ -123,7 +124,7 @@ int timerfd_settime(int fd, int flags, const struct itimerspec* value,
 }
 
 ssize_t read(int fd, void* bytes, size_t size) {
-  static ssize_t (*real)(int, void*, size_t);
+  static ssize_t (*_Atomic real)(int, void*, size_t);
   if (real == NULL) real = dlsym(RTLD_NEXT, "read");
   if (fd < 0 || fd != timer_fd) return real(fd, bytes, size);
   const struct timespec look = Timespec(LOOK);

@@ -226,18 +226,20 @@ TEST_F(GraphCaptureTest, NoGraphsWhereModelYamlSaysSo) {
 
 // The artifact is as good as ever: another start may find room, or the GPU.
 TEST_F(GraphCaptureTest, WithoutRoomOnTheGpuTheArtifactStaysInTheCache) {
-  for (const absl::Status& status :
-       {absl::ResourceExhaustedError("weights of m (rounded) take 2.00 GiB"),
-        absl::UnavailableError("cuda:0 failed")}) {
+  for (const auto& [status, reason] :
+       {std::pair(absl::ResourceExhaustedError(
+                      "weights of m (rounded) take 2.00 GiB"),
+                  "memory"),
+        std::pair(absl::UnavailableError("cuda:0 failed"), "open")}) {
     gpu_.OpenWith(status);
     Serve();
     EXPECT_EQ(TierOf(8), "eager");
     EXPECT_THAT(Bucket(1).detail, HasSubstr(std::string(status.message())));
     EXPECT_EQ(MetricValue(metrics_, metric::kCacheRejections.name), 0);
+    EXPECT_EQ(
+        MetricValue(metrics_, metric::kFallbacks.name, {{"reason", reason}}),
+        3);
   }
-  EXPECT_EQ(
-      MetricValue(metrics_, metric::kFallbacks.name, {{"reason", "memory"}}),
-      3);
   gpu_.OpenWith(absl::OkStatus());
   Serve();
   EXPECT_EQ(TierOf(8), "graph");

@@ -54,6 +54,7 @@ class ModelManagerTest : public ::testing::Test {
   void AwaitServing(const std::string& model, int64_t version) {
     const absl::MutexLock lock(&mu_);
     const auto serves = [&] {
+      mu_.AssertReaderHeld();
       // Looked at again at each publication.
       const auto handle = manager_->Acquire(model, 0);
       return publications_ > 0 && handle.ok() &&

@@ -37,13 +37,15 @@ class VersionSeriesTest : public ::testing::Test {
     manager_->Start();
     Await([this] { return State("serving", "3") == 1; });
   }
-  void TearDown() override { manager_->Drain(MonotonicTime::InfiniteFuture()); }
+  void TearDown() override {
+    if (manager_ != nullptr) manager_->Drain(MonotonicTime::InfiniteFuture());
+  }
 
   void AddVersion(int version) {
     const std::filesystem::path folder =
         folder_ / ("author/" + std::to_string(version));
     std::filesystem::create_directories(folder);
-    std::filesystem::copy("tests/unit/repository/testdata/author.pt2",
+    std::filesystem::copy("tests/unit/program/testdata/author.pt2",
                           folder / "model.pt2");
     WriteYaml("");
   }
