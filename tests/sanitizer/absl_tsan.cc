@@ -1,18 +1,23 @@
-// Tells ThreadSanitizer about absl::Mutex. The distribution's abseil is built
-// without instrumentation: TSan sees none of its synchronisation and takes all
-// that mutexes guard for races. The definitions here belong to the executable
-// and so come before the shared library's. Each calls the library's and adds
-// the order that it makes: who locks acquires what those who unlocked before
-// released.
+// Tells ThreadSanitizer about absl::Mutex and absl::Status. The distribution's
+// abseil is built without instrumentation: TSan sees none of its
+// synchronisation and takes all that mutexes guard for races. The definitions
+// here belong to the executable and so come before the shared library's. Each
+// calls the library's and adds the order that it makes: who locks acquires what
+// those who unlocked before released.
 //
 // The library evaluates the conditions of waiting threads on whichever thread
 // gives the mutex up, hence the one of Condition::Eval.
+//
+// Copies of a Status share what they say. The last of them to go frees it, and
+// sees by a count kept in the library that the others are gone.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
+#include <cstdint>
 #include <string>
 
 #include "absl/base/config.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
@@ -58,6 +63,14 @@ Result CallWith(absl::Mutex* mu, Result (*next)(Args...), Args... args) {
 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
+
+void Status::UnrefNonInlined(uintptr_t rep) {
+  NEXT(void(uintptr_t), "6Status15UnrefNonInlinedEm");
+  void* const shared = reinterpret_cast<void*>(rep);
+  __tsan_release(shared);
+  __tsan_acquire(shared);
+  next(rep);
+}
 
 void Mutex::Lock() {
   NEXT(void(Mutex*), "5Mutex4LockEv");
