@@ -24,6 +24,7 @@ absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
   RETURN_IF_ERROR(archive->CheckRunsOnCpu());
   const ProgramEffects effects = ScanProgramEffects(archive->program());
+  RETURN_IF_ERROR(CheckKeepsNoState(effects, archive->program_place()));
   try {
     return std::shared_ptr<Executable>(new EagerExecutable(
         pt2_path, ProgramArchive::kModelName, effects.writes_in_place));
