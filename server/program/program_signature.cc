@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "program/dim_expr_parser.h"
