@@ -21,7 +21,7 @@ import torch
 import tritonclient.grpc as triton
 from torch import Tensor, nn
 
-from tests.deploy.containers import IMAGES, USER, Container, Docker, wait_health
+from tests.deploy.containers import IMAGES, USER, Container, Docker, member, wait_health
 from tests.integration.daemon import eventually, write_yaml
 from tests.integration.test_stop import REQUESTS, Requests, slow, wait_until_busy  # noqa: F401
 from tests.metrics_reference_test import REPOSITORY
@@ -156,7 +156,8 @@ COMPILER = re.compile(
 def test_what_is_not_in_it(docker: Docker, images: None, image: str) -> None:
     with docker.files(image) as archive:
         names = archive.getnames()
-        packages = "var/lib/dpkg/status" in names and archive.extractfile("var/lib/dpkg/status").read().decode()
+        status = "var/lib/dpkg/status"
+        packages = member(archive, status).read().decode() if status in names else ""
     programs = [name for name in names if PROGRAM.match(name)]
     assert not [name for name in programs if COMPILER.search(f"/{name}")]
     assert not [name for name in names if re.search(r"\.pyc?$|/cc1plus$|/libpython|\.a$|\.h$", name)]
@@ -417,13 +418,13 @@ def files_of(docker: Docker, image: str) -> dict[str, tuple[int, int, str, str]]
     """Mode, owner, link and digest by name."""
     with docker.files(image) as archive:
         return {
-            member.name: (
-                member.mode,
-                member.uid,
-                member.linkname,
-                hashlib.file_digest(archive.extractfile(member), "sha256").hexdigest() if member.isfile() else "",
+            each.name: (
+                each.mode,
+                each.uid,
+                each.linkname,
+                hashlib.file_digest(member(archive, each), "sha256").hexdigest() if each.isfile() else "",
             )
-            for member in archive
+            for each in archive
         }
 
 

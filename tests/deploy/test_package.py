@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 BUILD = REPOSITORY / "build/release"
 # As deploy/packages/systemd/stokerd.service starts it, but for systemd, which a container doesn't have.
 UNIT = REPOSITORY / "deploy/packages/systemd/stokerd.service"
-START = re.search(r"^ExecStart=(.+) \$STOKER_OPTIONS$", UNIT.read_text(), re.M)[1]
+(START,) = re.findall(r"^ExecStart=(.+) \$STOKER_OPTIONS$", UNIT.read_text(), re.M)
 
 
 @pytest.fixture(scope="module")
