@@ -162,7 +162,9 @@ def test_what_is_not_in_it(docker: Docker, images: None, image: str) -> None:
     assert not [name for name in programs if COMPILER.search(f"/{name}")]
     assert not [name for name in names if re.search(r"\.pyc?$|/cc1plus$|/libpython|\.a$|\.h$", name)]
     libraries = sorted(name.split("/")[-1] for name in names if name.startswith("usr/lib/stoker/"))
-    assert libraries == ["libc10.so", "libcudart.so.13", "libcupti.so.13", "libgomp.so.1", "libtorch_cpu.so"]
+    assert libraries == [
+        "libc10.so", "libcudart.so.13", "libcupti.so.13", "libgomp.so.1", "libstoker_openmp.so", "libtorch_cpu.so",
+    ]  # fmt: skip
     assert not [name for name in names if re.search(r"/libtorch(_cuda|_python)?\.so|/libcu(blas|dnn)", name)]
     if image == "stoker:latest":
         # For scanners.
@@ -410,7 +412,9 @@ def test_a_code_change_pushes_little(docker: Docker, images: None, tmp_path: Pat
     finally:
         docker("rmi", "stoker:changed")
     print(f"a code change pushes {sum(layer.zstd_bytes for layer in pushed) / MB:.1f} MB")
-    assert sorted(name for layer in pushed for name in layer.files) == ["usr/bin/stokerctl", "usr/bin/stokerd"]
+    assert sorted(name for layer in pushed for name in layer.files) == [
+        "usr/bin/stokerctl", "usr/bin/stokerd", "usr/lib/stoker/libstoker_openmp.so",
+    ]  # fmt: skip
     assert sum(layer.zstd_bytes for layer in pushed) < MOST_PUSHED
 
 
