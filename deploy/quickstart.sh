@@ -72,9 +72,24 @@ case ${1:-} in
     ;;
 esac
 
+# Fetching and unpacking torch leaves a core idle, and most of the code needs no torch.
+environment_beside_build() {
+  local build rc=0
+  {
+    cmake --preset release -S "$repo_root" -DSTOKER_TORCH=OFF &&
+      nice cmake --build build/release --parallel "$(nproc)" --target server_models server_rpc server_status stokerctl
+  } &
+  build=$!
+  deploy/install.sh || rc=$?
+  # What went wrong there goes wrong again in the build's own step, which says so.
+  wait "$build" || true
+  return "$rc"
+}
+
 echo "Stoker quick start"
-deploy/install.sh
+deploy/install.sh --packages
 python=$(venv_folder)/bin/python
+[ -x "$python" ] || step "Python environment with torch 2.11.0, and half of the build" environment_beside_build
 step "build stokerd and stokerctl" configure_and_build release --target stokerd stokerctl
 step "demo model all-MiniLM-L6-v2" "$python" deploy/export_demo.py
 stop_daemon

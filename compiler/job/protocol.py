@@ -77,7 +77,6 @@ import os
 from typing import Any
 
 PHASES = ("load", "specialise", "lower", "build", "package")
-FAILURE_KINDS = ("refused", "error", "timeout", "memory", "crashed", "cancelled")
 
 
 def encode(message: dict[str, Any]) -> bytes:

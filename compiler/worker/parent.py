@@ -35,16 +35,26 @@ MESSAGE_CHARACTERS = 8000
 
 
 @dataclass
+class Pipe:
+    """The parent's end of one that a child writes lines to."""
+
+    end: int | None  # None once nobody can write any more
+    partial: bytes = b""  # a line whose end has not come
+
+    def lines(self, data: bytes) -> list[bytes]:
+        *lines, self.partial = (self.partial + data).split(b"\n")
+        return lines
+
+
+@dataclass
 class Child:
     """A running job, as the parent sees it."""
 
     job: Job
     pid: int
-    replies: int | None  # this end of its pipes; None once the other end is closed
-    log: int | None
+    replies: Pipe
+    log: Pipe
     started: float
-    partial_reply: bytes = b""
-    partial_log: bytes = b""
     log_tail: deque[str] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
     outcome: dict[str, Any] | None = None  # what will be replied when the child has ended
 
@@ -125,26 +135,19 @@ class Worker:
         if pid == 0:
             inherited = [self._reply_fd, self._selector.fileno(), reply_read, log_read]
             for other in self._children.values():
-                inherited += [end for end in (other.replies, other.log) if end is not None]
+                inherited += [pipe.end for pipe in (other.replies, other.log) if pipe.end is not None]
             be_child(job, self._work_of(os.getpid()), parent, reply_write, log_write, inherited)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # as the child does: whoever comes first
         os.close(reply_write)
         os.close(log_write)
-        child = Child(job, pid, reply_read, log_read, time.monotonic())
+        child = Child(job, pid, Pipe(reply_read), Pipe(log_read), time.monotonic())
         self._children[pid] = child
         self._selector.register(reply_read, selectors.EVENT_READ, lambda: self._read_replies(child))
         self._selector.register(log_read, selectors.EVENT_READ, lambda: self._read_log(child))
 
     def _read_replies(self, child: Child) -> None:
-        assert child.replies is not None
-        data = os.read(child.replies, 1 << 16)
-        if not data:
-            self._close(child.replies)
-            child.replies = None
-            return
-        *lines, child.partial_reply = (child.partial_reply + data).split(b"\n")
-        for line in lines:
+        for line in child.replies.lines(self._read(child.replies)):
             message = json.loads(line)
             if message["event"] == "phase":
                 if child.outcome is None:
@@ -153,19 +156,24 @@ class Worker:
                 child.outcome = message
 
     def _read_log(self, child: Child) -> None:
-        assert child.log is not None
-        data = os.read(child.log, 1 << 16)
-        if not data:
-            self._close(child.log)
-            child.log = None
-            return
-        os.write(2, data)
-        *lines, child.partial_log = (child.partial_log + data).split(b"\n")
-        child.log_tail.extend(line.decode(errors="replace") for line in lines)
+        data = self._read(child.log)
+        if data:
+            os.write(2, data)
+        child.log_tail.extend(line.decode(errors="replace") for line in child.log.lines(data))
 
-    def _close(self, end: int) -> None:
-        self._selector.unregister(end)
-        os.close(end)
+    def _read(self, pipe: Pipe) -> bytes:
+        """What has come; nothing, and the pipe is closed, when nobody can write any more."""
+        assert pipe.end is not None
+        data = os.read(pipe.end, 1 << 16)
+        if not data:
+            self._close(pipe)
+        return data
+
+    def _close(self, pipe: Pipe) -> None:
+        if pipe.end is not None:
+            self._selector.unregister(pipe.end)
+            os.close(pipe.end)
+            pipe.end = None
 
     def _enforce_limits(self) -> None:
         now = time.monotonic()
@@ -198,17 +206,12 @@ class Worker:
         _kill_group(pid)  # its compilers, when it left any
         # Everything that it said is in the pipes. An orphan that was just killed may still hold the
         # other ends for a moment: nobody waits for it.
-        with contextlib.suppress(BlockingIOError):
-            while child.replies is not None:
-                os.set_blocking(child.replies, False)
-                self._read_replies(child)
-        with contextlib.suppress(BlockingIOError):
-            while child.log is not None:
-                os.set_blocking(child.log, False)
-                self._read_log(child)
-        for end in (child.replies, child.log):
-            if end is not None:
-                self._close(end)
+        for pipe, read in ((child.replies, self._read_replies), (child.log, self._read_log)):
+            with contextlib.suppress(BlockingIOError):
+                while pipe.end is not None:
+                    os.set_blocking(pipe.end, False)
+                    read(child)
+            self._close(pipe)
         shutil.rmtree(self._work_of(pid), ignore_errors=True)
         if reply:
             self._send_outcome(child, status)
@@ -228,7 +231,7 @@ class Worker:
             outcome = {"kind": "crashed", "message": f"the compile process was {how} without an answer"}
         message = outcome["message"]
         if outcome["kind"] in ("error", "crashed"):
-            tail = [*child.log_tail, child.partial_log.decode(errors="replace")]
+            tail = [*child.log_tail, child.log.partial.decode(errors="replace")]
             message = "\n".join([message, *(line for line in tail if line.strip())])
         self._send_failure(child.job.id, outcome["kind"], message, seconds)
 

@@ -7,7 +7,8 @@
 # libraries that it loads, which change with torch only; `compiler`, what compiles for it, given a Python
 # that has torch; `host`, what systemd needs; `gpu_host`, what it and an administrator need for GPUs.
 set_target_properties(stokerd PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/stoker")
-install(TARGETS stokerd stokerctl RUNTIME DESTINATION bin COMPONENT daemon)
+install(TARGETS stokerd stokerctl stoker_openmp
+  RUNTIME DESTINATION bin LIBRARY DESTINATION lib/stoker COMPONENT daemon)
 set_target_properties(stoker_cuda PROPERTIES INSTALL_RPATH "$ORIGIN")
 install(TARGETS stoker_cuda LIBRARY DESTINATION lib/stoker COMPONENT cuda)
 install(CODE "execute_process(

@@ -66,14 +66,6 @@ int64_t Histogram::Percentile(double percentile) const {
   return max_;
 }
 
-int64_t Histogram::CountUpTo(int64_t ns) const {
-  if (ns < 0) return 0;
-  const size_t last = Index(std::min(ns, kMaxNs));
-  int64_t seen = 0;
-  for (size_t i = 0; i <= last; ++i) seen += counts_[i];
-  return seen;
-}
-
 void Histogram::ForEach(
     const std::function<void(int64_t, int64_t, int64_t)>& visit) const {
   for (size_t i = 0; i < counts_.size(); ++i) {

@@ -33,8 +33,6 @@ class Histogram {
   // exceed, rounded up to the end of its bucket but never above max(); 0
   // without values.
   int64_t Percentile(double percentile) const;
-  // How many values lie at or below `ns`, counting the whole bucket of `ns`.
-  int64_t CountUpTo(int64_t ns) const;
   // Every bucket that holds values, in order: [low, high] in ns.
   void ForEach(const std::function<void(int64_t low, int64_t high,
                                         int64_t count)>& visit) const;

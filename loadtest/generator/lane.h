@@ -37,6 +37,14 @@ class Lane {
     virtual void OnOutcome(Lane& lane, Outcome outcome) = 0;
   };
 
+  // What a lane is made of. The queue and the listener outlive it.
+  struct Wiring {
+    std::shared_ptr<grpc::Channel> channel;
+    grpc::CompletionQueue& queue;
+    Listener& listener;
+    Options options;
+  };
+
   virtual ~Lane() = default;
   // `message` is a serialised ModelInferRequest and is not copied.
   virtual void Send(const grpc::ByteBuffer& message, int64_t intended_ns) = 0;
@@ -49,18 +57,11 @@ class Lane {
   virtual bool idle() = 0;
 };
 
-// The queue and the listener outlive the lane.
-std::unique_ptr<Lane> MakeUnaryLane(std::shared_ptr<grpc::Channel> channel,
-                                    grpc::CompletionQueue& queue,
-                                    Lane::Listener& listener,
-                                    const Lane::Options& options);
+std::unique_ptr<Lane> MakeUnaryLane(const Lane::Wiring& wiring);
 
 // Answers are taken to come in the order of the requests. When the stream ends,
 // what was under way ends with its status, and the next Send opens a new one.
-std::unique_ptr<Lane> MakeStreamLane(std::shared_ptr<grpc::Channel> channel,
-                                     grpc::CompletionQueue& queue,
-                                     Lane::Listener& listener,
-                                     const Lane::Options& options);
+std::unique_ptr<Lane> MakeStreamLane(const Lane::Wiring& wiring);
 
 // The outcome of an answer that came: reads it as far as `check` asks for.
 grpc::Status CheckUnaryAnswer(const grpc::ByteBuffer& answer, bool check);

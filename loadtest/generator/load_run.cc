@@ -60,12 +60,13 @@ class Worker final : Lane::Listener {
   Worker(Shared& shared, std::vector<std::shared_ptr<grpc::Channel>> channels,
          const LoadOptions& options)
       : shared_(shared), recorder_(shared.measurement) {
-    const Lane::Options lane{options.timeout, options.check_answers};
     for (auto& channel : channels) {
-      lanes_.push_back(
-          options.stream
-              ? MakeStreamLane(std::move(channel), queue_, *this, lane)
-              : MakeUnaryLane(std::move(channel), queue_, *this, lane));
+      const Lane::Wiring wiring{std::move(channel),
+                                queue_,
+                                *this,
+                                {options.timeout, options.check_answers}};
+      lanes_.push_back(options.stream ? MakeStreamLane(wiring)
+                                      : MakeUnaryLane(wiring));
     }
   }
 

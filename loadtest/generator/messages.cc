@@ -11,7 +11,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "loadtest/generator/input_values.h"
 

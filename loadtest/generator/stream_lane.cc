@@ -20,13 +20,8 @@ constexpr char kStreamMethod[] =
 // time.
 class StreamLane final : public Lane {
  public:
-  StreamLane(std::shared_ptr<grpc::Channel> channel,
-             grpc::CompletionQueue& queue, Listener& listener,
-             const Options& options)
-      : stub_(std::move(channel)),
-        queue_(queue),
-        listener_(listener),
-        options_(options) {}
+  explicit StreamLane(const Wiring& wiring)
+      : wiring_(wiring), stub_(wiring.channel) {}
 
   void Send(const grpc::ByteBuffer& message, int64_t intended_ns) override
       ABSL_LOCKS_EXCLUDED(mu_) {
@@ -71,7 +66,7 @@ class StreamLane final : public Lane {
   void StartLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     state_ = State::kStarting;
     context_.emplace();
-    call_ = stub_.PrepareCall(&*context_, method_, &queue_);
+    call_ = stub_.PrepareCall(&*context_, method_, &wiring_.queue);
     call_->StartCall(static_cast<Event*>(&started_));
   }
 
@@ -123,7 +118,7 @@ class StreamLane final : public Lane {
         message = under_way_.front();
         under_way_.pop_front();
       }
-      status = CheckStreamAnswer(answer_, options_.check_answers);
+      status = CheckStreamAnswer(answer_, wiring_.options.check_answers);
       answer_.Clear();
       call_->Read(&answer_, static_cast<Event*>(&read_));
     }
@@ -165,16 +160,14 @@ class StreamLane final : public Lane {
   }
 
   void Tell(const Message& message, const grpc::Status& status, int64_t now) {
-    listener_.OnOutcome(
+    wiring_.listener.OnOutcome(
         *this, {message.intended_ns, message.sent_ns, now, status.error_code(),
                 status.error_message(), false});
   }
 
   const std::string method_ = kStreamMethod;
+  const Wiring wiring_;
   grpc::GenericStub stub_;
-  grpc::CompletionQueue& queue_;
-  Listener& listener_;
-  const Options options_;
   Tag started_{*this, &StreamLane::OnStarted};
   Tag written_{*this, &StreamLane::OnWritten};
   Tag read_{*this, &StreamLane::OnRead};
@@ -196,12 +189,8 @@ class StreamLane final : public Lane {
 
 }  // namespace
 
-std::unique_ptr<Lane> MakeStreamLane(std::shared_ptr<grpc::Channel> channel,
-                                     grpc::CompletionQueue& queue,
-                                     Lane::Listener& listener,
-                                     const Lane::Options& options) {
-  return std::make_unique<StreamLane>(std::move(channel), queue, listener,
-                                      options);
+std::unique_ptr<Lane> MakeStreamLane(const Lane::Wiring& wiring) {
+  return std::make_unique<StreamLane>(wiring);
 }
 
 }  // namespace stoker::loadtest

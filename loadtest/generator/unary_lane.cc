@@ -18,20 +18,15 @@ constexpr char kRetryInfo[] = "google.rpc.RetryInfo";
 
 class UnaryLane final : public Lane {
  public:
-  UnaryLane(std::shared_ptr<grpc::Channel> channel,
-            grpc::CompletionQueue& queue, Listener& listener,
-            const Options& options)
-      : stub_(std::move(channel)),
-        queue_(queue),
-        listener_(listener),
-        options_(options) {}
+  explicit UnaryLane(const Wiring& wiring)
+      : wiring_(wiring), stub_(wiring.channel) {}
 
   void Send(const grpc::ByteBuffer& message, int64_t intended_ns) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     Call* call = Take();
     call->intended_ns = intended_ns;
-    call->reader =
-        stub_.PrepareUnaryCall(&*call->context, method_, message, &queue_);
+    call->reader = stub_.PrepareUnaryCall(&*call->context, method_, message,
+                                          &wiring_.queue);
     call->sent_ns = NowNs();
     call->reader->StartCall();
     call->reader->Finish(&call->answer, &call->status,
@@ -77,9 +72,10 @@ class UnaryLane final : public Lane {
     Call* call = idle_.back();
     idle_.pop_back();
     call->context.emplace();
-    if (options_.timeout > absl::ZeroDuration()) {
-      call->context->set_deadline(std::chrono::system_clock::now() +
-                                  absl::ToChronoMicroseconds(options_.timeout));
+    if (wiring_.options.timeout > absl::ZeroDuration()) {
+      call->context->set_deadline(
+          std::chrono::system_clock::now() +
+          absl::ToChronoMicroseconds(wiring_.options.timeout));
     }
     return call;
   }
@@ -88,7 +84,7 @@ class UnaryLane final : public Lane {
     Outcome outcome{call.intended_ns, call.sent_ns, NowNs()};
     grpc::Status status = std::move(call.status);
     if (status.ok())
-      status = CheckUnaryAnswer(call.answer, options_.check_answers);
+      status = CheckUnaryAnswer(call.answer, wiring_.options.check_answers);
     outcome.code = status.error_code();
     if (!status.ok()) {
       outcome.message = status.error_message();
@@ -102,14 +98,12 @@ class UnaryLane final : public Lane {
       call.context.reset();
       idle_.push_back(&call);
     }
-    listener_.OnOutcome(*this, std::move(outcome));
+    wiring_.listener.OnOutcome(*this, std::move(outcome));
   }
 
   const std::string method_ = kMethod;
+  const Wiring wiring_;
   grpc::GenericStub stub_;
-  grpc::CompletionQueue& queue_;
-  Listener& listener_;
-  const Options options_;
 
   absl::Mutex mu_;
   std::vector<std::unique_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);
@@ -118,12 +112,8 @@ class UnaryLane final : public Lane {
 
 }  // namespace
 
-std::unique_ptr<Lane> MakeUnaryLane(std::shared_ptr<grpc::Channel> channel,
-                                    grpc::CompletionQueue& queue,
-                                    Lane::Listener& listener,
-                                    const Lane::Options& options) {
-  return std::make_unique<UnaryLane>(std::move(channel), queue, listener,
-                                     options);
+std::unique_ptr<Lane> MakeUnaryLane(const Lane::Wiring& wiring) {
+  return std::make_unique<UnaryLane>(wiring);
 }
 
 }  // namespace stoker::loadtest

@@ -11,7 +11,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/absl_view.h"
-#include "base/errno_status.h"
 
 namespace stoker {
 

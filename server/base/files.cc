@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/errno_status.h"
 #include "base/file_descriptor.h"
 #include "base/status_macros.h"

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
-#include "base/status_macros.h"
 
 namespace stoker {
 

@@ -8,7 +8,6 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/command_line.h"

@@ -5,11 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_stream.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
-#include "kernel_cache/entry_check.h"
 #include "kernel_cache/pack.h"
 #include "kernel_cache/ustar.h"
 

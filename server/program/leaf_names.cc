@@ -5,7 +5,6 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "program/limits.h"
 

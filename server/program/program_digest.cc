@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/json_field.h"
 #include "base/sha256.h"
 

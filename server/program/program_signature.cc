@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "program/dim_expr_parser.h"
@@ -221,13 +220,20 @@ class SignatureReader {
     return *type;
   }
 
+  // Its dtype and dimensions; returns the list of its sizes.
+  absl::StatusOr<JsonCursor> ReadTensor(const JsonCursor& meta,
+                                        ProgramTensor& tensor) const {
+    ASSIGN_OR_RETURN(tensor.dtype, ReadDataType(meta));
+    ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
+    ASSIGN_OR_RETURN(tensor.dims, ReadSizes(sizes));
+    return sizes;
+  }
+
   absl::Status ReadInputs() {
     for (size_t i = 0; i < input_tensors_.size(); ++i) {
       ProgramTensor& input = read_.inputs[i];
       ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(input_tensors_[i]));
-      ASSIGN_OR_RETURN(input.dtype, ReadDataType(meta));
-      ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
-      ASSIGN_OR_RETURN(input.dims, ReadSizes(sizes));
+      ASSIGN_OR_RETURN(const JsonCursor sizes, ReadTensor(meta, input));
       for (size_t axis = 0; axis < input.dims.size(); ++axis) {
         const DimExpr& size = input.dims[axis];
         if (size.is_constant() || size.is_dimension()) continue;
@@ -275,11 +281,8 @@ class SignatureReader {
 
   absl::Status ReadOutputs() {
     for (size_t i = 0; i < output_tensors_.size(); ++i) {
-      ProgramTensor& output = read_.outputs[i];
       ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(output_tensors_[i]));
-      ASSIGN_OR_RETURN(output.dtype, ReadDataType(meta));
-      ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
-      ASSIGN_OR_RETURN(output.dims, ReadSizes(sizes));
+      RETURN_IF_ERROR(ReadTensor(meta, read_.outputs[i]).status());
     }
     return absl::OkStatus();
   }

@@ -13,6 +13,7 @@
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "program/limits.h"
+#include "program/zip_bytes.h"
 #include "program/zip_end_record.h"
 #include "program/zip_fields.h"
 
@@ -53,27 +54,17 @@ struct Extent {
   std::string_view name;
 };
 
-// All offsets below are checked against the file's size in an order that
-// cannot overflow: first `offset <= size`, then `bytes <= size - offset`.
 class DirectoryReader {
  public:
-  DirectoryReader(std::string_view path, std::string_view file)
-      : path_(path), file_(file) {}
+  explicit DirectoryReader(const ZipBytes& file) : file_(file) {}
 
   absl::StatusOr<ZipEntries> Read() const;
 
  private:
-  absl::Status Refuse(std::string_view why) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat(Absl(path_), ": ", Absl(why)));
+  absl::Status RefuseMember(std::string_view name, std::string_view why) const {
+    return file_.Refuse(
+        absl::StrCat("member ", QuotedMember(name), " ", Absl(why)));
   }
-  bool Holds(uint64_t offset, uint64_t bytes) const {
-    return offset <= file_.size() && bytes <= file_.size() - offset;
-  }
-  uint32_t SignatureAt(uint64_t offset) const {
-    return ZipFields(file_.substr(offset, 4)).U32();
-  }
-
   absl::StatusOr<CentralHeader> NextHeader(ZipFields* directory) const;
   absl::Status ReadExtras(std::string_view extras, CentralHeader* header) const;
   absl::Status CheckName(std::string_view name) const;
@@ -81,8 +72,7 @@ class DirectoryReader {
   absl::Status CheckDisjoint(std::vector<Extent> extents,
                              const ZipExtent& directory) const;
 
-  const std::string_view path_;
-  const std::string_view file_;
+  const ZipBytes file_;
 };
 
 absl::Status DirectoryReader::ReadExtras(std::string_view extras,
@@ -93,26 +83,22 @@ absl::Status DirectoryReader::ReadExtras(std::string_view extras,
     const uint16_t tag = fields.left() >= 4 ? fields.U16() : 0;
     const uint16_t bytes = fields.left() >= 2 ? fields.U16() : 0;
     if (bytes > fields.left() || (tag == 0 && bytes == 0)) {
-      return Refuse(absl::StrCat("member ", QuotedMember(header->name),
-                                 " has a malformed extra field"));
+      return RefuseMember(header->name, "has a malformed extra field");
     }
     ZipFields extra(fields.Bytes(bytes));
     if (tag == kExtraUnicodePath) {
-      return Refuse(absl::StrCat("member ", QuotedMember(header->name),
-                                 " has a second name in an extra field"));
+      return RefuseMember(header->name, "has a second name in an extra field");
     }
     if (tag != kExtraZip64) continue;
     if (std::exchange(seen_zip64, true)) {
-      return Refuse(absl::StrCat("member ", QuotedMember(header->name),
-                                 " has two ZIP64 extra fields"));
+      return RefuseMember(header->name, "has two ZIP64 extra fields");
     }
     for (uint64_t* field :
          {&header->bytes, &header->compressed_bytes, &header->local_header}) {
       if (*field != kIn64Bit32) continue;
       if (extra.left() < 8) {
-        return Refuse(
-            absl::StrCat("member ", QuotedMember(header->name),
-                         " has a ZIP64 extra field that is too short"));
+        return RefuseMember(header->name,
+                            "has a ZIP64 extra field that is too short");
       }
       *field = extra.U64();
     }
@@ -136,15 +122,14 @@ absl::Status DirectoryReader::CheckName(std::string_view name) const {
     }
   }
   if (fault.empty()) return absl::OkStatus();
-  return Refuse(
-      absl::StrCat("member ", QuotedMember(name), " has ", Absl(fault)));
+  return RefuseMember(name, absl::StrCat("has ", Absl(fault)));
 }
 
 absl::StatusOr<CentralHeader> DirectoryReader::NextHeader(
     ZipFields* directory) const {
   if (directory->left() < kCentralHeaderBytes ||
       directory->U32() != kCentralHeaderSignature) {
-    return Refuse("central directory is cut short or overwritten");
+    return file_.Refuse("central directory is cut short or overwritten");
   }
   CentralHeader header;
   directory->U32();  // versions made by and needed
@@ -162,35 +147,33 @@ absl::StatusOr<CentralHeader> DirectoryReader::NextHeader(
   directory->U32();  // external attributes
   header.local_header = directory->U32();
   if (directory->left() < uint64_t{name_bytes} + extra_bytes + comment_bytes) {
-    return Refuse("central directory is cut short or overwritten");
+    return file_.Refuse("central directory is cut short or overwritten");
   }
   header.name = directory->Bytes(name_bytes);
   RETURN_IF_ERROR(CheckName(header.name));
   RETURN_IF_ERROR(ReadExtras(directory->Bytes(extra_bytes), &header));
   directory->Bytes(comment_bytes);
-  if (disk != 0) return Refuse("archive spans several disks");
+  if (disk != 0) return file_.Refuse("archive spans several disks");
   if ((header.flags & kForbiddenFlags) != 0) {
-    return Refuse(
-        absl::StrCat("member ", QuotedMember(header.name), " is encrypted"));
+    return RefuseMember(header.name, "is encrypted");
   }
   if (header.method != 0 || header.compressed_bytes != header.bytes) {
-    return Refuse(absl::StrCat("member ", QuotedMember(header.name),
-                               " is compressed (method ", header.method, ", ",
-                               header.compressed_bytes, " bytes for ",
-                               header.bytes, "), expected stored"));
+    return RefuseMember(
+        header.name, absl::StrCat("is compressed (method ", header.method, ", ",
+                                  header.compressed_bytes, " bytes for ",
+                                  header.bytes, "), expected stored"));
   }
   return header;
 }
 
 absl::StatusOr<uint64_t> DirectoryReader::ContentOffset(
     const CentralHeader& header) const {
-  if (!Holds(header.local_header, kLocalHeaderBytes) ||
-      SignatureAt(header.local_header) != kLocalHeaderSignature) {
-    return Refuse(absl::StrCat("member ", QuotedMember(header.name),
-                               " has no local header at ",
-                               header.local_header));
+  if (!file_.Holds(header.local_header, kLocalHeaderBytes) ||
+      file_.SignatureAt(header.local_header) != kLocalHeaderSignature) {
+    return RefuseMember(header.name, absl::StrCat("has no local header at ",
+                                                  header.local_header));
   }
-  ZipFields local(file_.substr(header.local_header, kLocalHeaderBytes));
+  ZipFields local(file_.At(header.local_header, kLocalHeaderBytes));
   local.U32();  // signature
   local.U16();  // version needed
   const uint16_t flags = local.U16();
@@ -199,18 +182,19 @@ absl::StatusOr<uint64_t> DirectoryReader::ContentOffset(
   const uint16_t name_bytes = local.U16();
   const uint16_t extra_bytes = local.U16();
   const uint64_t name_offset = header.local_header + kLocalHeaderBytes;
-  if (!Holds(name_offset, uint64_t{name_bytes} + extra_bytes) ||
-      file_.substr(name_offset, name_bytes) != header.name ||
+  if (!file_.Holds(name_offset, uint64_t{name_bytes} + extra_bytes) ||
+      file_.At(name_offset, name_bytes) != header.name ||
       method != header.method || (flags & kForbiddenFlags) != 0) {
-    return Refuse(absl::StrCat("local header of member ",
-                               QuotedMember(header.name),
-                               " contradicts the central directory"));
+    return file_.Refuse(absl::StrCat("local header of member ",
+                                     QuotedMember(header.name),
+                                     " contradicts the central directory"));
   }
   const uint64_t offset = name_offset + name_bytes + extra_bytes;
-  if (!Holds(offset, header.bytes)) {
-    return Refuse(absl::StrCat("member ", QuotedMember(header.name), " at ",
-                               offset, " with ", header.bytes,
-                               " bytes ends behind the file's ", file_.size()));
+  if (!file_.Holds(offset, header.bytes)) {
+    return RefuseMember(
+        header.name,
+        absl::StrCat("at ", offset, " with ", header.bytes,
+                     " bytes ends behind the file's ", file_.size()));
   }
   return offset;
 }
@@ -224,20 +208,21 @@ absl::Status DirectoryReader::CheckDisjoint(std::vector<Extent> extents,
             });
   for (size_t i = 1; i < extents.size(); ++i) {
     if (extents[i].begin < extents[i - 1].end) {
-      return Refuse(absl::StrCat("member ", QuotedMember(extents[i - 1].name),
-                                 " overlaps ", QuotedMember(extents[i].name)));
+      return RefuseMember(
+          extents[i - 1].name,
+          absl::StrCat("overlaps ", QuotedMember(extents[i].name)));
     }
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<ZipEntries> DirectoryReader::Read() const {
-  ASSIGN_OR_RETURN(const ZipExtent directory, FindZipDirectory(path_, file_));
+  ASSIGN_OR_RETURN(const ZipExtent directory, FindZipDirectory(file_));
   if (directory.members > kMaxArchiveMembers) {
-    return Refuse(absl::StrCat(directory.members, " members, expected at most ",
-                               kMaxArchiveMembers));
+    return file_.Refuse(absl::StrCat(
+        directory.members, " members, expected at most ", kMaxArchiveMembers));
   }
-  ZipFields headers(file_.substr(directory.offset, directory.bytes));
+  ZipFields headers(file_.At(directory.offset, directory.bytes));
   std::vector<Extent> extents;
   std::set<std::string> folded_names;
   ZipEntries entries;
@@ -245,8 +230,7 @@ absl::StatusOr<ZipEntries> DirectoryReader::Read() const {
     ASSIGN_OR_RETURN(const CentralHeader header, NextHeader(&headers));
     // torch looks members up without regard to case.
     if (!folded_names.insert(absl::AsciiStrToLower(Absl(header.name))).second) {
-      return Refuse(absl::StrCat("member ", QuotedMember(header.name),
-                                 " appears twice (case is ignored)"));
+      return RefuseMember(header.name, "appears twice (case is ignored)");
     }
     ASSIGN_OR_RETURN(const uint64_t offset, ContentOffset(header));
     extents.push_back(
@@ -254,8 +238,8 @@ absl::StatusOr<ZipEntries> DirectoryReader::Read() const {
     entries[std::string(header.name)] = {offset, header.bytes, header.crc32};
   }
   if (headers.left() != 0) {
-    return Refuse(absl::StrCat("central directory has ", headers.left(),
-                               " bytes behind its last member"));
+    return file_.Refuse(absl::StrCat("central directory has ", headers.left(),
+                                     " bytes behind its last member"));
   }
   RETURN_IF_ERROR(CheckDisjoint(std::move(extents), directory));
   return entries;
@@ -265,7 +249,7 @@ absl::StatusOr<ZipEntries> DirectoryReader::Read() const {
 
 absl::StatusOr<ZipEntries> ReadZipDirectory(std::string_view path,
                                             std::string_view file) {
-  return DirectoryReader(path, file).Read();
+  return DirectoryReader(ZipBytes(path, file)).Read();
 }
 
 std::string QuotedMember(std::string_view name) {

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "program/zip_bytes.h"
 
 namespace stoker {
 
@@ -15,10 +15,9 @@ struct ZipExtent {
   uint64_t members = 0;  // that it claims to have
 };
 
-// The directory lies within `file`, the whole content of the file at `path`,
-// right before the records. INVALID_ARGUMENT, with the path, for a file without
-// them, with an archive comment, or with records that contradict each other.
-absl::StatusOr<ZipExtent> FindZipDirectory(std::string_view path,
-                                           std::string_view file);
+// The directory lies within the file, right before the records.
+// INVALID_ARGUMENT, with the path, for a file without them, with an archive
+// comment, or with records that contradict each other.
+absl::StatusOr<ZipExtent> FindZipDirectory(const ZipBytes& file);
 
 }  // namespace stoker

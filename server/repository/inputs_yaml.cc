@@ -1,50 +1,13 @@
 #include "repository/inputs_yaml.h"
 
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace stoker {
 namespace {
-
-// The whole numbers, or finite numbers, that a dtype holds and a double
-// represents.
-std::pair<double, double> ValueRange(DataType dtype) {
-  constexpr double kExact = 9007199254740992;  // 2^53
-  switch (dtype) {
-    case DataType::kBool:
-      return {0, 1};
-    case DataType::kUint8:
-      return {0, 255};
-    case DataType::kUint16:
-      return {0, 65535};
-    case DataType::kUint32:
-      return {0, 4294967295};
-    case DataType::kUint64:
-      return {0, kExact};
-    case DataType::kInt8:
-      return {-128, 127};
-    case DataType::kInt16:
-      return {-32768, 32767};
-    case DataType::kInt32:
-      return {-2147483648.0, 2147483647};
-    case DataType::kInt64:
-      return {-kExact, kExact};
-    case DataType::kFp16:
-      return {-65504, 65504};
-    case DataType::kFp32:
-    case DataType::kBf16:
-      return {-std::numeric_limits<float>::max(),
-              std::numeric_limits<float>::max()};
-    default:
-      return {std::numeric_limits<double>::lowest(),
-              std::numeric_limits<double>::max()};
-  }
-}
 
 // A number that an element of `dtype` can have.
 std::optional<double> ReadElement(const YamlValue& value, DataType dtype,
@@ -58,7 +21,7 @@ std::optional<double> ReadElement(const YamlValue& value, DataType dtype,
   if (may_be_infinite && IsFloating(dtype) && std::isinf(*number)) {
     return number;
   }
-  const auto [least, most] = ValueRange(dtype);
+  const auto [least, most] = LimitsOf(dtype);
   const bool whole = IsFloating(dtype) || std::floor(*number) == *number;
   if (whole && *number >= least && *number <= most) return number;
   value.Error(absl::StrCat(IsFloating(dtype) ? "a number" : "a whole number",

@@ -13,7 +13,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 

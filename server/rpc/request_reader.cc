@@ -66,6 +66,16 @@ class RequestReader::Scanner {
   bool Text(int end, std::string_view& text);
   bool LeaveToParse(int end, Rest::Of of, size_t index, int tag_position);
 
+  // Reads the fields up to `end`, each with field(tag, where its tag began).
+  template <class ReadField>
+  bool Fields(int end, ReadField field) {
+    while (in_.CurrentPosition() < end) {
+      const int start = in_.CurrentPosition();
+      uint32_t tag = 0;
+      if (!Tag(tag) || !field(tag, start)) return false;
+    }
+    return in_.CurrentPosition() == end;
+  }
   // Of one byte, as those of all known fields are.
   bool Tag(uint32_t& tag) {
     const int start = in_.CurrentPosition();
@@ -102,96 +112,68 @@ class RequestReader::Scanner {
 };
 
 bool RequestReader::Scanner::Request(int end) {
+  using Field = ModelInferRequest;
   RequestView& view = reader_.view_;
-  while (in_.CurrentPosition() < end) {
-    const int start = in_.CurrentPosition();
-    uint32_t tag = 0;
+  return Fields(end, [&](uint32_t tag, int start) {
     int inner_end = 0;
-    bool ok = Tag(tag);
-    switch (ok ? tag : 0) {
-      case Delimited(ModelInferRequest::kModelNameFieldNumber):
-        ok = Text(end, view.model_name);
-        break;
-      case Delimited(ModelInferRequest::kModelVersionFieldNumber):
-        ok = Text(end, view.model_version);
-        break;
-      case Delimited(ModelInferRequest::kIdFieldNumber):
-        ok = Text(end, view.id);
-        break;
-      case Delimited(ModelInferRequest::kParametersFieldNumber):
-        ok = LeaveToParse(end, Rest::Of::kRequest, 0, start);
-        break;
-      case Delimited(ModelInferRequest::kInputsFieldNumber):
-        ok = CountEntry() && SubmessageEnd(end, inner_end) &&
-             InputTensor(inner_end, view.inputs.emplace_back());
-        break;
-      case Delimited(ModelInferRequest::kOutputsFieldNumber):
-        ok = CountEntry() && SubmessageEnd(end, inner_end) &&
-             OutputTensor(inner_end, view.outputs.emplace_back());
-        break;
-      case Delimited(ModelInferRequest::kRawInputContentsFieldNumber):
-        ok = CountEntry() && Raw(end);
-        break;
+    switch (tag) {
+      case Delimited(Field::kModelNameFieldNumber):
+        return Text(end, view.model_name);
+      case Delimited(Field::kModelVersionFieldNumber):
+        return Text(end, view.model_version);
+      case Delimited(Field::kIdFieldNumber):
+        return Text(end, view.id);
+      case Delimited(Field::kParametersFieldNumber):
+        return LeaveToParse(end, Rest::Of::kRequest, 0, start);
+      case Delimited(Field::kInputsFieldNumber):
+        return CountEntry() && SubmessageEnd(end, inner_end) &&
+               InputTensor(inner_end, view.inputs.emplace_back());
+      case Delimited(Field::kOutputsFieldNumber):
+        return CountEntry() && SubmessageEnd(end, inner_end) &&
+               OutputTensor(inner_end, view.outputs.emplace_back());
+      case Delimited(Field::kRawInputContentsFieldNumber):
+        return CountEntry() && Raw(end);
       default:
-        ok = false;
+        return false;
     }
-    if (!ok) return false;
-  }
-  return in_.CurrentPosition() == end;
+  });
 }
 
 bool RequestReader::Scanner::InputTensor(int end, Input& input) {
-  using Fields = ModelInferRequest::InferInputTensor;
+  using Field = ModelInferRequest::InferInputTensor;
   const size_t index = reader_.view_.inputs.size() - 1;
-  while (in_.CurrentPosition() < end) {
-    const int start = in_.CurrentPosition();
-    uint32_t tag = 0;
-    bool ok = Tag(tag);
-    switch (ok ? tag : 0) {
-      case Delimited(Fields::kNameFieldNumber):
-        ok = Text(end, input.name);
-        break;
-      case Delimited(Fields::kDatatypeFieldNumber):
-        ok = Text(end, input.datatype);
-        break;
-      case Delimited(Fields::kShapeFieldNumber):
-        ok = PackedShape(end, input.shape);
-        break;
-      case Varint(Fields::kShapeFieldNumber):
-        ok = ShapeElement(input.shape);
-        break;
-      case Delimited(Fields::kParametersFieldNumber):
-      case Delimited(Fields::kContentsFieldNumber):
-        ok = LeaveToParse(end, Rest::Of::kInput, index, start);
-        break;
+  return Fields(end, [&](uint32_t tag, int start) {
+    switch (tag) {
+      case Delimited(Field::kNameFieldNumber):
+        return Text(end, input.name);
+      case Delimited(Field::kDatatypeFieldNumber):
+        return Text(end, input.datatype);
+      case Delimited(Field::kShapeFieldNumber):
+        return PackedShape(end, input.shape);
+      case Varint(Field::kShapeFieldNumber):
+        return ShapeElement(input.shape);
+      case Delimited(Field::kParametersFieldNumber):
+      case Delimited(Field::kContentsFieldNumber):
+        return LeaveToParse(end, Rest::Of::kInput, index, start);
       default:
-        ok = false;
+        return false;
     }
-    if (!ok) return false;
-  }
-  return in_.CurrentPosition() == end;
+  });
 }
 
 bool RequestReader::Scanner::OutputTensor(int end, Output& output) {
-  using Fields = ModelInferRequest::InferRequestedOutputTensor;
+  using Field = ModelInferRequest::InferRequestedOutputTensor;
   const size_t index = reader_.view_.outputs.size() - 1;
-  while (in_.CurrentPosition() < end) {
-    const int start = in_.CurrentPosition();
-    uint32_t tag = 0;
-    bool ok = Tag(tag);
-    switch (ok ? tag : 0) {
-      case Delimited(Fields::kNameFieldNumber):
-        ok = Text(end, output.name);
-        break;
-      case Delimited(Fields::kParametersFieldNumber):
-        ok = LeaveToParse(end, Rest::Of::kOutput, index, start);
-        break;
+  return Fields(end, [&](uint32_t tag, int start) {
+    switch (tag) {
+      case Delimited(Field::kNameFieldNumber):
+        return Text(end, output.name);
+      case Delimited(Field::kParametersFieldNumber):
+        return LeaveToParse(end, Rest::Of::kOutput, index, start);
       default:
-        ok = false;
+        return false;
     }
-    if (!ok) return false;
-  }
-  return in_.CurrentPosition() == end;
+  });
 }
 
 bool RequestReader::Scanner::Raw(int end) {

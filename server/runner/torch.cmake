@@ -42,7 +42,9 @@ target_include_directories(torch_cpu SYSTEM INTERFACE
   ${torch_include} ${torch_include}/torch/csrc/api/include)
 target_link_libraries(torch_cpu INTERFACE
   ${STOKER_TORCH_DIR}/lib/libtorch_cpu.so ${STOKER_TORCH_DIR}/lib/libc10.so
-  ${STOKER_TORCH_DIR}/lib/libgomp.so.1)
+  ${STOKER_TORCH_DIR}/lib/libgomp.so.1
+  # Behind libgomp, and there although nothing calls it: runner/openmp_wait.cc says why.
+  -Wl,--push-state,--no-as-needed stoker_openmp -Wl,--pop-state)
 target_link_options(torch_cpu INTERFACE
   -Wl,--disable-new-dtags
   -Wl,--allow-shlib-undefined)

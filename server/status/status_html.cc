@@ -9,7 +9,6 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/absl_view.h"
 #include "base/sha256.h"
 #include "base/text_table.h"
 #include "nlohmann/json.hpp"

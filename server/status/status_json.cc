@@ -1,6 +1,5 @@
 #include "status/status_json.h"
 
-#include "base/absl_view.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {

@@ -17,24 +17,29 @@ struct TypeRow {
   DataType dtype;
   std::string_view name;
   size_t size;
+  ValueLimits limits;
 };
+
+constexpr double kExact = 9007199254740992;  // 2^53
+constexpr double kMostFloat = std::numeric_limits<float>::max();
+constexpr double kMostDouble = std::numeric_limits<double>::max();
 
 // In the order of the enumerators, so that an enumerator is its row's index.
 constexpr std::array<TypeRow, 14> kTypes = {{
-    {DataType::kBool, "BOOL", 1},
-    {DataType::kUint8, "UINT8", 1},
-    {DataType::kUint16, "UINT16", 2},
-    {DataType::kUint32, "UINT32", 4},
-    {DataType::kUint64, "UINT64", 8},
-    {DataType::kInt8, "INT8", 1},
-    {DataType::kInt16, "INT16", 2},
-    {DataType::kInt32, "INT32", 4},
-    {DataType::kInt64, "INT64", 8},
-    {DataType::kFp16, "FP16", 2},
-    {DataType::kFp32, "FP32", 4},
-    {DataType::kFp64, "FP64", 8},
-    {DataType::kBf16, "BF16", 2},
-    {DataType::kBytes, "BYTES", 0},
+    {DataType::kBool, "BOOL", 1, {0, 1}},
+    {DataType::kUint8, "UINT8", 1, {0, 255}},
+    {DataType::kUint16, "UINT16", 2, {0, 65535}},
+    {DataType::kUint32, "UINT32", 4, {0, 4294967295}},
+    {DataType::kUint64, "UINT64", 8, {0, kExact}},
+    {DataType::kInt8, "INT8", 1, {-128, 127}},
+    {DataType::kInt16, "INT16", 2, {-32768, 32767}},
+    {DataType::kInt32, "INT32", 4, {-2147483648.0, 2147483647}},
+    {DataType::kInt64, "INT64", 8, {-kExact, kExact}},
+    {DataType::kFp16, "FP16", 2, {-65504, 65504}},
+    {DataType::kFp32, "FP32", 4, {-kMostFloat, kMostFloat}},
+    {DataType::kFp64, "FP64", 8, {-kMostDouble, kMostDouble}},
+    {DataType::kBf16, "BF16", 2, {-kMostFloat, kMostFloat}},
+    {DataType::kBytes, "BYTES", 0, {0, -1}},
 }};
 
 constexpr bool RowsFollowEnumerators() {
@@ -62,6 +67,8 @@ std::optional<DataType> ParseDataType(std::string_view name) {
 }
 
 size_t DataTypeSize(DataType dtype) { return Row(dtype).size; }
+
+ValueLimits LimitsOf(DataType dtype) { return Row(dtype).limits; }
 
 bool IsInteger(DataType dtype) {
   return dtype >= DataType::kUint8 && dtype <= DataType::kInt64;

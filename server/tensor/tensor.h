@@ -45,6 +45,15 @@ size_t DataTypeSize(DataType dtype);
 bool IsInteger(DataType dtype);  // kUint8..kInt64, not kBool
 bool IsFloating(DataType dtype);
 
+struct ValueLimits {
+  double least;
+  double most;
+};
+// The finite numbers that an element can be. kUint64 and kInt64 end at 2^53,
+// behind which a double skips some; kBf16 has kFp32's, the last of which it
+// rounds to infinity. Empty (least > most) for kBytes.
+ValueLimits LimitsOf(DataType dtype);
+
 using Shape = absl::InlinedVector<int64_t, 6>;
 
 // Number of elements; nullopt when a dimension is negative or the product

@@ -7,7 +7,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -13,6 +14,7 @@ import torch
 
 from compiler.export.exporter import main
 from compiler.program.archive import load_program
+from deploy.export_demo import origin
 from tests import models
 
 MODELS = """
@@ -399,3 +401,22 @@ def test_the_models_of_the_integration_tests(name: str, tmp_path: Path) -> None:
         torch.manual_seed(1)  # "random" draws from torch's generator
         answers.append(form(*model.args))
     torch.testing.assert_close(*answers, equal_nan=True)
+
+
+def test_the_demo_is_exported_again_when_the_exporter_changes(tmp_path: Path) -> None:
+    """Whichever of our modules it is that the exporter imports."""
+    root = Path(__file__).resolve().parents[2]
+    list_modules = "import sys, compiler.export.exporter\nfor m in sys.modules: print(m)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", list_modules], cwd=root, capture_output=True, text=True, check=True, timeout=300
+    ).stdout.split()
+    files = [Path(*name.split(".")).with_suffix(".py") for name in loaded if name.startswith("compiler.")]
+    modules = [file for file in files if (root / file).is_file()]
+    assert len(modules) > 8
+    shutil.copytree(root / "compiler", tmp_path / "compiler")
+    before = origin(tmp_path)
+    for module in modules:
+        with (tmp_path / module).open("a") as file:
+            file.write("# changed\n")
+        assert origin(tmp_path) != before, module
+        before = origin(tmp_path)

@@ -23,9 +23,7 @@ class Browser:
     """One tab. Use as a context manager."""
 
     def __init__(self, folder: Path) -> None:
-        program = shutil.which("chromium")
-        if program is None:
-            pytest.skip(f"chromium is missing; {tools.INSTALL}")
+        program = shutil.which("chromium") or pytest.skip(f"chromium is missing; {tools.INSTALL}")
         folder.mkdir(parents=True, exist_ok=True)
         to_browser, self._write = os.pipe()
         self._read, from_browser = os.pipe()

@@ -37,6 +37,13 @@ DOCKER = "/usr/bin/docker"
 HOUR = 3600
 
 
+def member(archive: tarfile.TarFile, name: str | tarfile.TarInfo) -> io.BufferedReader:
+    """A file in an archive."""
+    file = archive.extractfile(name)
+    assert isinstance(file, io.BufferedReader), f"{name} is no file"
+    return file
+
+
 class Docker:
     """The client, against one daemon."""
 
@@ -82,10 +89,10 @@ class Docker:
             subprocess.run([DOCKER, "save", image], stdout=file, env=self._env, check=True)
             file.seek(0)
             with tarfile.open(fileobj=file) as archive:
-                manifest = json.load(archive.extractfile("manifest.json"))[0]
+                manifest = json.load(member(archive, "manifest.json"))[0]
                 digests = self.inspect(image)["RootFS"]["Layers"]
                 for digest, name in zip(digests, manifest["Layers"], strict=True):
-                    sizes.append(Layer(digest, archive.extractfile(name)))
+                    sizes.append(Layer(digest, member(archive, name)))
         return sizes
 
     def build(self, tag: str, target: str, folder: Path = REPOSITORY, *arguments: str) -> None:

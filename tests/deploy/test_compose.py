@@ -123,9 +123,7 @@ def test_prometheus_takes_its_configuration(services: dict[str, dict], tmp_path:
 
 
 def test_alertmanager_takes_its_configuration(tmp_path: Path) -> None:
-    amtool = shutil.which("amtool")
-    if amtool is None:
-        pytest.skip("amtool is missing; tests/deploy/install.sh installs it")
+    amtool = shutil.which("amtool") or pytest.skip("amtool is missing; tests/deploy/install.sh installs it")
 
     def check(path: Path) -> int:
         return subprocess.run([amtool, "check-config", str(path)], capture_output=True).returncode

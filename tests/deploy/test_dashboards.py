@@ -189,7 +189,8 @@ def load(address: str) -> dict[str, int]:
                 turn += 1
                 ask_chain(client, (1, 1, 4, 5)[turn % 4])
                 ask_tokens(client, 7)
-                count("ok"), count("ok")
+                count("ok")
+                count("ok")
                 try:
                     ask_tokens(client, 100_000)  # the table has 100 rows
                 except InferenceServerException as error:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 BUILD = REPOSITORY / "build/release"
 # As deploy/packages/systemd/stokerd.service starts it, but for systemd, which a container doesn't have.
 UNIT = REPOSITORY / "deploy/packages/systemd/stokerd.service"
-START = re.search(r"^ExecStart=(.+) \$STOKER_OPTIONS$", UNIT.read_text(), re.M)[1]
+(START,) = re.findall(r"^ExecStart=(.+) \$STOKER_OPTIONS$", UNIT.read_text(), re.M)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,7 @@ def test_what_it_says(packages: dict[str, Path]) -> None:
     files = files_of(package)
     assert {
         "./usr/bin/stokerd", "./usr/bin/stokerctl", "./usr/lib/stoker/libtorch_cpu.so",
+        "./usr/lib/stoker/libstoker_openmp.so",
         "./usr/lib/systemd/system/stokerd.service", "./usr/lib/sysusers.d/stoker.conf",
         "./usr/lib/tmpfiles.d/stoker.conf", "./usr/share/stoker/compiler/worker/__main__.py",
         "./usr/share/stoker/compiler/job/stoker-g++",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.containers import DOCKER, HOUR, Docker
+from tests.deploy.containers import DOCKER, HOUR, Docker, member
 from tests.deploy.test_chart import CASES, helm
 from tests.metrics_reference_test import REPOSITORY
 
@@ -28,9 +28,10 @@ def git(*arguments: str) -> str:
     ).stdout.strip()
 
 
-def release(*arguments: object, code: int = 0, **environment: str) -> str:
+def release(*arguments: object, code: int = 0, environment: dict[str, str] | None = None) -> str:
+    given = os.environ | (environment or {})
     done = subprocess.run(
-        [SCRIPT, *map(str, arguments)], capture_output=True, text=True, env=os.environ | environment, timeout=HOUR
+        [SCRIPT, *map(str, arguments)], capture_output=True, text=True, env=given, timeout=HOUR
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -54,11 +55,12 @@ def packages(document: Path) -> dict[str, Any]:
 
 
 def test_what_is_there(made: Path) -> None:
-    version = re.search(r"^project\(stoker VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text(), re.M)[1]
+    (version,) = re.findall(r"^project\(stoker VERSION (\S+)", (REPOSITORY / "CMakeLists.txt").read_text(), re.M)
     package = f"stoker_{version}_amd64.deb"
     names = {package, f"{package}.spdx.json", f"stoker-cuda_{version}_amd64.deb", f"stoker-{version}.tgz"}
     assert {path.name for path in made.iterdir()} == names | {"SHA256SUMS"}
-    sums = dict(reversed(line.split()) for line in (made / "SHA256SUMS").read_text().splitlines())
+    lines = [line.split() for line in (made / "SHA256SUMS").read_text().splitlines()]
+    sums = {name: digest for digest, name in lines}
     assert sums == {name: hashlib.sha256((made / name).read_bytes()).hexdigest() for name in names}
 
 
@@ -75,7 +77,7 @@ def test_the_chart_is_as_helm_packs_it(made: Path, tmp_path: Path) -> None:
 
     def files(path: Path) -> dict[str, bytes]:
         with tarfile.open(path) as archive:
-            return {each.name: archive.extractfile(each).read() for each in archive if each.isfile()}
+            return {each.name: member(archive, each).read() for each in archive if each.isfile()}
 
     mine, packed = files(ours), files(theirs)
     assert mine.keys() == packed.keys()
@@ -111,15 +113,15 @@ def test_wrong_folders(tmp_path: Path) -> None:
 def test_without_docker(tmp_path: Path) -> None:
     if git("status", "--porcelain"):
         pytest.skip("the checkout isn't as it was committed, and only a commit is released")
-    words = release(tmp_path / "out", code=1, DOCKER_HOST=f"unix://{tmp_path}/nobody")
+    words = release(tmp_path / "out", code=1, environment={"DOCKER_HOST": f"unix://{tmp_path}/nobody"})
     assert "expected a Docker daemon for the images, found none" in words
 
 
 def test_the_images(docker: Docker, images: None, made: Path, tmp_path: Path) -> None:
-    path = f"{Path(DOCKER).parent}:{os.environ['PATH']}"
+    programs = f"{Path(DOCKER).parent}:{os.environ['PATH']}"
     options = "--network=host " + " ".join(f"--build-arg={n}" for n in ("http_proxy", "https_proxy") if n in os.environ)
     out = tmp_path / "out"
-    release(out, PATH=path, STOKER_BUILD_OPTIONS=options, **docker.environment())
+    release(out, environment={"PATH": programs, "STOKER_BUILD_OPTIONS": options, **docker.environment()})
     for path in made.glob("stoker[-_]*"):
         assert (out / path.name).read_bytes() == path.read_bytes()
     (archive,) = out.glob("stoker-*-image.tar.zst")

@@ -85,13 +85,14 @@ def test_the_unit_is_confined(tmp_path: Path) -> None:
 
 def test_it_starts_stokerd_with_flags_that_exist_and_waits_for_the_drain() -> None:
     text = UNIT.read_text()
-    command = re.search(r"^ExecStart=(.+)$", text, re.MULTILINE)[1]
+    (command,) = re.findall(r"^ExecStart=(.+)$", text, re.MULTILINE)
     known = set(re.findall(r'(--[a-z][a-z-]+)[",]', (REPOSITORY / "server/main/options.cc").read_text()))
     flags = dict(flag.split("=") for flag in command.split() if flag.startswith("--"))
     assert set(flags) <= known
-    assert int(re.search(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)[1]) >= int(flags["--drain-seconds"]) + 10
+    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)
+    assert int(seconds) >= int(flags["--drain-seconds"]) + 10
     # The cache is a folder below the one that systemd makes for the unit.
-    cache = re.search(r"^CacheDirectory=(\w+)$", text, re.MULTILINE)[1]
+    (cache,) = re.findall(r"^CacheDirectory=(\w+)$", text, re.MULTILINE)
     assert flags["--cache"].startswith(f"/var/cache/{cache}/")
     assert f"d {flags['--model-repository']} " in (FOLDER / "stoker.tmpfiles").read_text()
     assert re.search(r"^User=stoker$", text, re.MULTILINE)

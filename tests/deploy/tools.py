@@ -33,9 +33,7 @@ def python() -> Path:
 def helm() -> str:
     path = _folder() / "bin/helm"
     found = str(path) if path.exists() else shutil.which("helm")
-    if found is None:
-        pytest.skip(f"helm is missing; {INSTALL}")
-    return found
+    return found or pytest.skip(f"helm is missing; {INSTALL}")
 
 
 def built(name: str) -> str:
@@ -72,7 +70,6 @@ def misfits(objects: list[dict], folder: Path) -> str:
 
 def of_package(name: str, package: str) -> str:
     """A program of a Debian package of deploy/install.sh --tests."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is missing; deploy/install.sh --tests installs it (package {package})")
-    return found
+    return shutil.which(name) or pytest.skip(
+        f"{name} is missing; deploy/install.sh --tests installs it (package {package})"
+    )

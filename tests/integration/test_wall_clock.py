@@ -12,6 +12,7 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -89,12 +90,14 @@ def test_steps_of_the_clock_cost_no_request(daemon: Daemon, clock: SteppingClock
                 except grpc.RpcError as error:
                     ends.append(error.code())
 
+    def goes_on(done: int) -> bool:
+        return len(ends) > done or len(ends) == 80
+
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for step in (3 * HOURS, -3 * HOURS, 24 * HOURS, 0):
-        done = len(ends)
-        eventually(lambda done=done: len(ends) > done or len(ends) == 80, "requests are answered")
+        eventually(partial(goes_on, len(ends)), "requests are answered")
         clock.set_ahead(step)
         assert abs(seconds_ahead(daemon) - step) < 60
     for thread in threads:

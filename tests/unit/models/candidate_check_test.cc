@@ -94,8 +94,13 @@ class CandidateCheckTest : public ::testing::Test {
                             return BatchRunner::Outcome{Same(inputs), "eager"};
                           }};
   DeviceTurns turns_{1, clock_};
-  Batcher batcher_{{.name = "rows:1"}, layout_, runner_,
-                   {&turns_},          clock_,  metrics_};
+  Batcher batcher_{
+      {.name = "rows:1", .labels = {{"model", "rows"}, {"version", "1"}}},
+      layout_,
+      runner_,
+      {&turns_},
+      clock_,
+      metrics_};
   const DeviceThreads::Contexts contexts_ = [] {
     DeviceThreads::Contexts contexts;
     contexts.push_back(std::make_unique<FakeExecutionContext>());

@@ -1,5 +1,6 @@
 #include "models/reference_run.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -19,6 +20,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
+class ReferenceRunTest : public ::testing::Test {
+ protected:
+  // As in the daemon: a process may end before it has read the request.
+  ReferenceRunTest() { signal(SIGPIPE, SIG_IGN); }
+};
+
 ReferenceRun Script(const std::string& script) {
   return ReferenceRun({.argv = {"/bin/sh", "-c", script}});
 }
@@ -29,7 +36,7 @@ absl::Status RunOnce(const ReferenceRun& reference, std::stop_token stop = {}) {
   return reference.Run("model.pt2", inputs, std::move(stop)).status();
 }
 
-TEST(ReferenceRunTest, AnswersWithWhatTheProcessReplies) {
+TEST_F(ReferenceRunTest, AnswersWithWhatTheProcessReplies) {
   // The request is a tensor file of the inputs, by position, and so is the
   // reply.
   const std::vector<Tensor> inputs = {
@@ -40,18 +47,18 @@ TEST(ReferenceRunTest, AnswersWithWhatTheProcessReplies) {
   EXPECT_EQ(ValuesOf<double>(outputs->front()), (std::vector<double>{1, 2}));
 }
 
-TEST(ReferenceRunTest, AFailureHasTheLastWords) {
+TEST_F(ReferenceRunTest, AFailureHasTheLastWords) {
   const absl::Status status = RunOnce(Script("echo no torch >&2; exit 3"));
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("exit status 3: no torch"));
 }
 
-TEST(ReferenceRunTest, WithoutPythonThereIsNone) {
+TEST_F(ReferenceRunTest, WithoutPythonThereIsNone) {
   EXPECT_TRUE(absl::IsUnavailable(RunOnce(ReferenceRun({}))));
 }
 
-TEST(ReferenceRunTest, OneThatHangsEndsWhenItIsStopped) {
+TEST_F(ReferenceRunTest, OneThatHangsEndsWhenItIsStopped) {
   const TempFolder folder;
   const std::string begun = folder / "begun";
   ASSERT_EQ(mkfifo(begun.c_str(), 0600), 0);
@@ -64,7 +71,7 @@ TEST(ReferenceRunTest, OneThatHangsEndsWhenItIsStopped) {
   EXPECT_TRUE(absl::IsCancelled(ran.get()));
 }
 
-TEST(ReferenceRunTest, OneThatIsStoppedBeforeItBeginsEndsAtOnce) {
+TEST_F(ReferenceRunTest, OneThatIsStoppedBeforeItBeginsEndsAtOnce) {
   std::stop_source stop;
   stop.request_stop();
   EXPECT_TRUE(

@@ -47,6 +47,35 @@ TEST(DataTypeTest, EveryTypeHasItsProtocolNameAndSize) {
   }
 }
 
+TEST(DataTypeTest, LimitsAreHeldByTheElement) {
+  const struct {
+    DataType dtype;
+    double least;
+    double most;
+  } cases[] = {
+      {DataType::kBool, 0, 1},
+      {DataType::kUint8, 0, 255},
+      {DataType::kInt8, -128, 127},
+      {DataType::kUint16, 0, 65535},
+      {DataType::kInt16, -32768, 32767},
+      {DataType::kUint32, 0, 4294967295},
+      {DataType::kInt32, -2147483648.0, 2147483647},
+      {DataType::kUint64, 0, 9007199254740992},
+      {DataType::kInt64, -9007199254740992, 9007199254740992},
+      {DataType::kFp16, -65504, 65504},
+      {DataType::kFp32, -std::numeric_limits<float>::max(),
+       std::numeric_limits<float>::max()},
+      {DataType::kFp64, -std::numeric_limits<double>::max(),
+       std::numeric_limits<double>::max()},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(DataTypeName(c.dtype));
+    EXPECT_EQ(LimitsOf(c.dtype).least, c.least);
+    EXPECT_EQ(LimitsOf(c.dtype).most, c.most);
+  }
+  EXPECT_GT(LimitsOf(DataType::kBytes).least, LimitsOf(DataType::kBytes).most);
+}
+
 TEST(DataTypeTest, NamesAreMatchedExactly) {
   for (std::string_view name : {"", "fp32", "FP8", "INT", "INT64 ", "STRING"}) {
     EXPECT_EQ(ParseDataType(name), std::nullopt) << name;

@@ -1,0 +1,26 @@
+// How long a thread of OpenMP's spins before it sleeps, at a barrier or for
+// work, unless the environment says it already.
+//
+// A run on several cores waits at hundreds of barriers. libgomp's own bound is
+// some milliseconds of spinning: beside one busy process, in a container with
+// a quota or with more models than cores, those are milliseconds taken from the
+// very thread that is waited for. This bound is some microseconds, longer than
+// what a barrier takes where every thread has a core
+// (loadtest/results/README.md, "Waiting threads", has the figures).
+//
+// libgomp reads its environment when it is loaded, long before main, and has no
+// call for it. This is a shared library of its own, which the linker puts behind
+// libgomp (torch.cmake): of two libraries that don't need each other, the one
+// that is loaded later is initialised first. GOMP_SPINCOUNT and OMP_WAIT_POLICY
+// of the environment win; OMP_DISPLAY_ENV=verbose shows what holds.
+#include <cstdlib>
+
+namespace {
+
+__attribute__((constructor)) void BoundSpinning() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) {
+    setenv("GOMP_SPINCOUNT", "1000", /*overwrite=*/0);
+  }
+}
+
+}  // namespace
