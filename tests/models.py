@@ -348,11 +348,84 @@ def cancelling() -> Model:
     return Model(_Cancelling(), (torch.randn(2, 4096),), ({0: batch},), "buckets: {batch: [16]}\n")
 
 
+class _Wrapped(nn.Module):
+    """What torch.export keeps as operators that call graphs of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 4)
+        self.register_buffer("table", torch.randn(1, 4))
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        with torch.no_grad():
+            hidden = nn.functional.gelu(self.first(x))
+            with torch.autocast("cpu", enabled=False):
+                y = self.second(hidden)
+                with torch.enable_grad():
+                    z = torch.tanh(y) + self.table
+            y = y * 2
+        with torch.autocast("cpu", enabled=False):
+            z = z + y
+        return {"y": y, "z": z}
+
+
+def wrapped() -> Model:
+    """FP32 [batch, 16] → y, z FP32 [batch, 4], under no_grad and disabled autocast, nested."""
+    batch = Dim("batch", min=1, max=64)
+    return Model(_Wrapped(), (torch.randn(2, 16),), ({0: batch},), "max_batch_size: 8\nbuckets: {batch: [1, 8]}\n")
+
+
+class _Hidden(nn.Module):
+    def __init__(self, model: nn.Module, **settings: Any) -> None:
+        super().__init__()
+        self.model, self.settings = model, settings
+
+    def forward(self, ids: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"hidden": self.model(input_ids=ids, attention_mask=mask, **self.settings).last_hidden_state}
+
+
+HIDDEN_YAML = """\
+max_batch_size: 2
+dimensions:
+  batch: {axis: ids.0}
+  tokens: {axis: ids.1, padding: true}
+inputs:
+  ids: {pad_value: 0, range: [1, 63]}
+  mask: {pad_value: 0, range: [1, 1]}
+buckets: {batch: [2], tokens: [16]}
+"""
+
+
+def _transformers(name: str, **settings: Any) -> Model:
+    """A small model of that name, which computes positions under no_grad and without autocast."""
+    import transformers
+
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        max_position_embeddings=64, pad_token_id=0,
+    )  # fmt: skip
+    axes = {0: Dim("batch", min=1, max=8), 1: Dim("tokens", min=2, max=64)}
+    args = (torch.randint(1, 64, (2, 6)), torch.ones(2, 6, dtype=torch.long))
+    module = _Hidden(getattr(transformers, f"{name}Model")(config), **settings)
+    return Model(module, args, (axes, axes), HIDDEN_YAML)
+
+
+def llama() -> Model:
+    """ids, mask INT64 [batch, tokens] → hidden FP32 [batch, tokens, 32]: a prefill of transformers' Llama."""
+    return _transformers("Llama", use_cache=False)
+
+
+def modernbert() -> Model:
+    """ids, mask INT64 [batch, tokens] → hidden FP32 [batch, tokens, 32]: transformers' ModernBERT."""
+    return _transformers("ModernBert")
+
+
 MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
     for f in (
         mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide,
-        averaged, centred, random, cancelling, layers,
+        averaged, centred, random, cancelling, layers, wrapped,
+        llama, modernbert,
     )
 }
 

@@ -4,7 +4,7 @@
 unpickling (that is, to running code from the file) when the restricted one fails. `load_program`
 reads the archive itself: the container is checked before any of it is used, weights are mapped
 straight from the file, sample inputs are never looked at, and the graph passes graph_check before
-torch's deserialiser sees it.
+torch's deserialiser sees it, with the graphs of its wrappers inlined.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.program import limits
 from compiler.program.graph_check import ArchiveError, check_graph
+from compiler.program.wrappers import NotInlined, inline_wrappers
 
 if TYPE_CHECKING:
     import torch
@@ -156,6 +157,10 @@ def _load(archive: Archive, notes: list[Any] | None) -> torch.export.ExportedPro
     if programs != [GRAPH]:
         raise ArchiveError(f"expected one program, {GRAPH}, got {', '.join(programs)[:100] or 'none'}")
     graph = check_graph(archive.read_json(GRAPH, limits.MAX_GRAPH_BYTES), notes)
+    try:
+        inline_wrappers(graph)
+    except NotInlined as error:
+        raise ArchiveError(str(error)) from None
     state = _tensors(archive, WEIGHTS_CONFIG, "data/weights/")
     constants = _tensors(archive, CONSTANTS_CONFIG, "data/constants/")
     _check_signature(graph, state, constants)

@@ -15,6 +15,8 @@ import json
 import re
 from typing import Any
 
+from compiler.program.wrappers import WRAPPERS
+
 MAX_DEPTH = 100
 MAX_EXPRESSION = 4096
 MAX_STRING = 64 * 1024
@@ -22,9 +24,7 @@ MAX_INT = 2**63
 MAX_EXPONENT = 16
 
 OPERATOR_NAMESPACES = {"aten", "prims", "quantized", "quantized_decomposed", "torchvision"}
-HIGHER_ORDER = set(
-    "associative_scan cond map_impl scan while_loop wrap_with_autocast wrap_with_set_grad_enabled".split()
-)
+HIGHER_ORDER = WRAPPERS | set("associative_scan cond map_impl scan while_loop".split())
 # Operators that read or write files named by the program.
 FILE_OPERATORS = {"from_file", "save", "load"}
 ARITHMETIC = (

@@ -35,8 +35,10 @@ bool FillWithZeros(uintptr_t address) {
     if (address < range.begin.load() || address >= end) continue;
     const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     const uintptr_t page = address & ~(page_size - 1);
-    return mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    // Writable, as a copy's pages are: nobody else sees them.
+    return mmap(reinterpret_cast<void*>(page), end - page,
+                PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                -1, 0) != MAP_FAILED;
   }
   return false;
 }
@@ -58,6 +60,13 @@ int Guard(const char* data, size_t size) {
     return static_cast<int>(i);
   }
   return -1;
+}
+
+void Unguard(int guard) {
+  if (guard < 0) return;
+  Guarded& range = guarded[static_cast<size_t>(guard)];
+  range.end.store(0);
+  range.begin.store(0);
 }
 
 }  // namespace
@@ -102,12 +111,21 @@ MappedFile::MappedFile(FileDescriptor file, const char* data, size_t size)
       guard_(Guard(data, size)) {}
 
 MappedFile::~MappedFile() {
-  if (guard_ >= 0) {
-    Guarded& range = guarded[static_cast<size_t>(guard_)];
-    range.end.store(0);
-    range.begin.store(0);
-  }
+  Unguard(guard_);
   munmap(const_cast<char*>(data_), size_);
+}
+
+absl::StatusOr<std::shared_ptr<std::byte>> MappedFile::CopyOnWrite() const {
+  // Of memory that is never written to none is to be set aside.
+  void* data = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_NORESERVE, file_.get(), 0);
+  if (data == MAP_FAILED) return ErrnoStatus(errno, "map a file to be written");
+  const int guard = Guard(static_cast<const char*>(data), size_);
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(data),
+                                    [guard, size = size_](std::byte* begin) {
+                                      Unguard(guard);
+                                      munmap(begin, size);
+                                    });
 }
 
 MappedFile::Stamp MappedFile::stamp() const {

@@ -33,6 +33,11 @@ class MappedFile {
 
   std::string_view bytes() const { return {data_, size_}; }
 
+  // The same bytes, which may be written to: what is written is a copy of its
+  // page, which nobody else sees and which goes with the memory. The rest stays
+  // the file's, shared with all who map it. Outlives this object.
+  absl::StatusOr<std::shared_ptr<std::byte>> CopyOnWrite() const;
+
   // Another one each time when somebody has written to the file or cut it, but
   // not when it was replaced by another of its name.
   struct Stamp {

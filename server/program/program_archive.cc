@@ -8,6 +8,8 @@
 #include "base/absl_view.h"
 #include "base/json_field.h"
 #include "base/status_macros.h"
+#include "program/called_graphs.h"
+#include "program/inlined_wrappers.h"
 #include "program/json_cursor.h"
 #include "program/json_member.h"
 #include "program/limits.h"
@@ -129,9 +131,13 @@ absl::Status ProgramArchive::Read() {
   RETURN_IF_ERROR(CheckLayout(*zip_, folder_));
   ASSIGN_OR_RETURN(json program, ReadJsonMember(*zip_, ProgramMember(folder_),
                                                 kMaxGraphBytes));
+  RETURN_IF_ERROR(CheckGraph(JsonCursor(program, program_place())));
+  ASSIGN_OR_RETURN(is_inlined_, InlineWrappers(program, program_place()));
   program_ = std::make_shared<const json>(std::move(program));
   const JsonCursor cursor(*program_, program_place());
-  RETURN_IF_ERROR(CheckGraph(cursor));
+  ASSIGN_OR_RETURN(const JsonCursor module, cursor.Member("graph_module"));
+  ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));
+  RETURN_IF_ERROR(CheckCalledGraphs(graph));
   ASSIGN_OR_RETURN(Payload payload, ReadPayload(*zip_, folder_));
   tensors_ = std::move(payload.tensors);
   weights_bytes_ = payload.bytes;

@@ -2,10 +2,10 @@
 // nobody else in this server, and without torch.
 //
 // The archive is untrusted. What is opened has one program of a schema that is
-// known, calls operators that compute on tensors and no others, holds neither
-// pickles nor compiled code nor custom objects, and its weights lie within the
-// file, laid out as the graph expects them. What a caller may send it and gets
-// back is ReadSignature's to say.
+// known, calls operators that compute on tensors and that nativert runs and no
+// others, holds neither pickles nor compiled code nor custom objects, and its
+// weights lie within the file, laid out as the graph expects them. What a
+// caller may send it and gets back is ReadSignature's to say.
 //
 // The file is mapped once; weights are views of it, nothing of them is read or
 // copied. Immutable after Open; thread-safe.
@@ -37,8 +37,11 @@ class ProgramArchive {
   const std::string& path() const { return zip_->path(); }
   // The archive's only top folder, with a slash.
   const std::string& folder() const { return folder_; }
-  // models/model.json.
+  // models/model.json, with the graphs of wrappers inlined
+  // (program/inlined_wrappers.h).
   const nlohmann::json& program() const { return *program_; }
+  // Whether there were any: nativert can't run the file as it is then.
+  bool is_inlined() const { return is_inlined_; }
   // What errors about the program begin with: the path and models/model.json.
   std::string program_place() const;
   // Parameters, buffers and lifted constants.
@@ -58,6 +61,7 @@ class ProgramArchive {
   const std::shared_ptr<const ZipArchive> zip_;
   std::string folder_;
   std::shared_ptr<const nlohmann::json> program_;
+  bool is_inlined_ = false;
   StoredTensors tensors_;
   int64_t weights_bytes_ = 0;
   bool exported_on_gpu_ = false;

@@ -14,6 +14,7 @@
 // the file: replace model files by rename, never in place (base/mapped_file.h).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -46,6 +47,12 @@ class ZipArchive {
   // The content without verification of its checksum (a weight of gigabytes).
   // NOT_FOUND when there is no such member.
   absl::StatusOr<std::string_view> View(std::string_view name) const;
+
+  // The whole file, to be written to without anybody seeing it
+  // (base/mapped_file.h); a member begins at its offset.
+  absl::StatusOr<std::shared_ptr<std::byte>> CopyOnWrite() const {
+    return file_->CopyOnWrite();
+  }
 
   // The content, at most `max_bytes` long, its CRC-32 verified.
   absl::StatusOr<std::string_view> ReadChecked(std::string_view name,

@@ -77,12 +77,7 @@ absl::StatusOr<RunResult> AotExecutable::Run(ExecutionContext& /*context*/,
       for (at::Tensor& view : views) view = view.clone();
     }
     std::vector<at::Tensor> values = runner_->run(views);
-    if (!weights_->Unchanged()) {
-      return absl::DataLossError(absl::StrCat(
-          weights_->path(),
-          " was written to while its weights were in use: put new ones into "
-          "another version's folder, and load this one again"));
-    }
+    if (!weights_->Unchanged()) return WrittenToError(weights_->path());
     return SplitOutputs(std::move(values), views);
   } catch (...) {
     return CompiledError(absl::StrCat("compiled program, bucket ",

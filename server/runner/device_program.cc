@@ -1,22 +1,22 @@
 #include "runner/device_program.h"
 
-#include <caffe2/serialize/inline_container.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "runner/torch_errors.h"
+#include "program/limits.h"
+#include "runner/program_writer.h"
 
 namespace stoker {
 namespace {
 
 using nlohmann::json;
+
+constexpr absl::string_view kGraph = "models/model.json";
 
 bool IsDevice(const json& value) {
   if (!value.is_object() || value.size() != 2) return false;
@@ -27,15 +27,9 @@ bool IsDevice(const json& value) {
          (index->is_null() || index->is_number_integer());
 }
 
-// What torch's writer adds by itself.
-bool IsWritersOwn(absl::string_view name) {
-  return name == "version" || absl::StartsWith(name, ".data/");
-}
-
 // The members that say where tensors are.
 bool NamesDevices(absl::string_view name) {
-  return name == "models/model.json" ||
-         name == "data/weights/model_weights_config.json" ||
+  return name == kGraph || name == "data/weights/model_weights_config.json" ||
          name == "data/constants/model_constants_config.json";
 }
 
@@ -63,44 +57,25 @@ void MoveDevices(json& value, const Device& device) {
 absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
                                                   const Device& device) {
   const ZipArchive& zip = *archive.zip();
-  const absl::string_view what = "memory for a program's copy";
-  FileDescriptor file(memfd_create("stoker-device-program", MFD_CLOEXEC));
-  if (!file.ok()) return LastError("make", std::string(what));
-  absl::Status written = absl::OkStatus();
-  const auto write = [&](const void* data, size_t bytes) -> size_t {
-    if (!written.ok()) return 0;
-    written = WriteAll(file.get(), {static_cast<const char*>(data), bytes},
-                       std::string(what));
-    return written.ok() ? bytes : 0;
-  };
-  try {
-    caffe2::serialize::PyTorchStreamWriter writer(write);
-    for (const auto& [full_name, member] : zip.members()) {
-      const absl::string_view name =
-          absl::string_view(full_name).substr(full_name.find('/') + 1);
-      if (IsWritersOwn(name)) continue;
-      if (NamesDevices(name)) {
-        const auto text = zip.ReadChecked(full_name, member.size);
-        if (!text.ok()) return text.status();
-        json document = json::parse(*text, nullptr, false);
+  return WriteChangedProgram(
+      zip, [&](absl::string_view name) -> absl::StatusOr<ChangedMember> {
+        ChangedMember member;
+        if (!NamesDevices(name)) return member;
+        json document;
+        if (name == kGraph) {
+          // With wrappers inlined, which nativert doesn't know.
+          document = archive.program();
+        } else {
+          const std::string full_name = absl::StrCat(archive.folder(), name);
+          ASSIGN_OR_RETURN(const std::string_view text,
+                           zip.ReadChecked(full_name, kMaxConfigBytes));
+          document = json::parse(text, nullptr, false);
+        }
         MoveDevices(document, device);
-        const std::string moved =
+        member.text =
             document.dump(-1, ' ', true, json::error_handler_t::replace);
-        writer.writeRecord(std::string(name), moved.data(), moved.size());
-      } else {
-        const auto bytes = zip.View(full_name);
-        if (!bytes.ok()) return bytes.status();
-        writer.writeRecord(std::string(name), bytes->data(), bytes->size());
-      }
-    }
-    writer.writeEndOfFile();
-  } catch (...) {
-    // torch says of a failed write only that it failed.
-    if (written.ok()) return EagerError(zip.path());
-  }
-  if (written.ok()) return file;
-  return absl::ResourceExhaustedError(
-      absl::StrCat(zip.path(), ": ", written.message()));
+        return member;
+      });
 }
 
 void EmptyDeviceProgram(const FileDescriptor& program) {

@@ -18,11 +18,11 @@ namespace stoker {
 // arguments, of stored tensors.
 void MoveDevices(nlohmann::json& value, const Device& device);
 
-// The archive with its graph and its tensors' configurations moved to `device`,
-// its weights byte by byte as they are, in an anonymous file in memory; open it
-// as /proc/self/fd/N. Whoever has read it lets it go: as long as it is there,
-// it is one more copy of the weights on the host. RESOURCE_EXHAUSTED when there
-// is no memory for it.
+// The archive with its graph, wrappers inlined, and its tensors' configurations
+// moved to `device`, its weights byte by byte as they are, in an anonymous file
+// in memory (runner/program_writer.h). Whoever has read it lets it go: as long
+// as it is there, it is one more copy of the weights on the host.
+// RESOURCE_EXHAUSTED when there is no memory for it.
 absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
                                                   const Device& device);
 

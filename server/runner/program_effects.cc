@@ -4,11 +4,16 @@
 
 #include <map>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/json_field.h"
+#include "program/source_line.h"
 
 namespace stoker {
 namespace {
@@ -64,8 +69,52 @@ Roots OwnTensors(const json& signature) {
   return roots;
 }
 
+// Operators that write statistics while they normalise in training mode, of
+// which their schemas say nothing: the flag of that mode, by operator.
+const char* TrainingFlag(std::string_view target) {
+  constexpr std::pair<std::string_view, const char*> kFlags[] = {
+      {"torch.ops.aten.batch_norm.default", "training"},
+      {"torch.ops.aten.native_batch_norm.default", "training"},
+      {"torch.ops.aten.cudnn_batch_norm.default", "training"},
+      {"torch.ops.aten.miopen_batch_norm.default", "training"},
+      {"torch.ops.aten._batch_norm_impl_index.default", "training"},
+      {"torch.ops.aten.instance_norm.default", "use_input_stats"}};
+  for (const auto& [name, flag] : kFlags) {
+    if (name == target) return flag;
+  }
+  return nullptr;
+}
+
+void FollowStatistics(const json& node, const Roots& roots,
+                      ProgramEffects& effects) {
+  const std::string target = TextField(node, "target");
+  const char* const flag = TrainingFlag(target);
+  if (flag == nullptr || !Field(node, "inputs").is_array()) return;
+  bool training = false;
+  std::vector<std::string> names;
+  for (const json& input : Field(node, "inputs")) {
+    const std::string argument = TextField(input, "name");
+    const json& value = Field(input, "arg");
+    if (argument == flag) training = Field(value, "as_bool") == true;
+    if (argument == "running_mean" || argument == "running_var") {
+      CollectNames(json::array({value}), names);
+    }
+  }
+  if (!training) return;
+  for (const std::string& name : names) {
+    const auto own = roots.find(name);
+    if (own == roots.end()) continue;
+    for (const std::string& written : own->second) {
+      effects.written_tensors.emplace(
+          written,
+          absl::StrCat(target, " in training mode", AtSourceLine(node)));
+    }
+  }
+}
+
 // Follows one operator: what it writes, and what its outputs may show.
 void FollowNode(const json& node, Roots& roots, ProgramEffects& effects) {
+  FollowStatistics(node, roots, effects);
   const auto op = FindOperator(TextField(node, "target"));
   const json& inputs = Field(node, "inputs");
   if (!op || !op->hasSchema() || !inputs.is_array()) return;
@@ -84,7 +133,11 @@ void FollowNode(const json& node, Roots& roots, ProgramEffects& effects) {
       shown.insert(behind.begin(), behind.end());
       if (!alias->isWrite()) continue;
       effects.writes_in_place = true;
-      effects.written_tensors.insert(behind.begin(), behind.end());
+      for (const std::string& written : behind) {
+        effects.written_tensors.emplace(
+            written,
+            absl::StrCat(TextField(node, "target"), AtSourceLine(node)));
+      }
     }
   }
   const json& outputs = Field(node, "outputs");
@@ -104,7 +157,8 @@ void ReadDeclaredWrites(const json& signature, ProgramEffects& effects) {
           std::pair("parameter_mutation", "parameter_name")}) {
       const json& written = Field(spec, kind);
       if (written.is_null()) continue;
-      effects.written_tensors.insert(TextField(written, name_key));
+      effects.written_tensors.emplace(TextField(written, name_key),
+                                      "as its signature says");
       effects.writes_in_place = true;
     }
     if (!Field(spec, "user_input_mutation").is_null()) {
@@ -125,6 +179,20 @@ ProgramEffects ScanProgramEffects(const json& program) {
   if (!nodes.is_array()) return effects;
   for (const json& node : nodes) FollowNode(node, roots, effects);
   return effects;
+}
+
+absl::Status CheckKeepsNoState(const ProgramEffects& effects,
+                               const std::string& where) {
+  if (effects.written_tensors.empty()) return absl::OkStatus();
+  const auto& [name, by] = *effects.written_tensors.begin();
+  const size_t others = effects.written_tensors.size() - 1;
+  return absl::InvalidArgumentError(absl::StrCat(
+      where, ": expected a program that keeps no state, got one that writes '",
+      name, "'", others == 0 ? "" : absl::StrCat(" and ", others, " more"),
+      " (", by,
+      "): its clients would change each other's answers. Call eval() before "
+      "the export; what a model has to remember goes in as an input, and out "
+      "as an output"));
 }
 
 }  // namespace stoker

@@ -4,9 +4,10 @@
 // to this room.
 #pragma once
 
-#include <set>
+#include <map>
 #include <string>
 
+#include "absl/status/status.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace stoker {
@@ -15,12 +16,19 @@ struct ProgramEffects {
   // Some operator writes into an argument. Which memory that is can't always be
   // told (an operator may return its argument), so its inputs must be copies.
   bool writes_in_place = false;
-  // Qualified names of the parameters, buffers and constants that are written.
-  std::set<std::string> written_tensors;
+  // Qualified names of the parameters, buffers and constants that are written,
+  // each with the operator that does so and its source line, as far as known.
+  std::map<std::string, std::string> written_tensors;
 };
 
 // Reads models/<name>.json and the registered operators' schemas.
 // INVALID_ARGUMENT when it isn't an exported program.
 ProgramEffects ScanProgramEffects(const nlohmann::json& program);
+
+// INVALID_ARGUMENT, with tensor, operator and line, when the program changes
+// its own tensors: its clients would see, and change, each other's state, and
+// the warm-up's runs would, too. `where` begins the message.
+absl::Status CheckKeepsNoState(const ProgramEffects& effects,
+                               const std::string& where);
 
 }  // namespace stoker

@@ -74,6 +74,14 @@ absl::Status EagerError(absl::string_view what) {
   return absl::Status(code, absl::StrCat(what, ": ", text));
 }
 
+absl::Status WrittenToError(absl::string_view path) {
+  return absl::DataLossError(
+      absl::StrCat(path,
+                   " was written to while its weights were in use: put new "
+                   "ones into another "
+                   "version's folder, and load this one again"));
+}
+
 void KeepErrorsCheap() {
   c10::SetStackTraceFetcher([]() { return std::string(); });
 }

@@ -18,6 +18,10 @@ absl::Status EagerError(absl::string_view what);
 // otherwise.
 absl::Status CompiledError(absl::string_view what);
 
+// DATA_LOSS: somebody has written to the program's file at `path`, whose
+// weights a run has read.
+absl::Status WrittenToError(absl::string_view path);
+
 // torch takes a stack trace for each exception, which makes a refused request
 // cost 6 ms. Switches that off for the process.
 void KeepErrorsCheap();

@@ -80,6 +80,17 @@ at::ScalarType ToTorch(ScalarType type) {
   }
 }
 
+// Told the device, torch doesn't ask the driver whose memory it is, which would
+// end a capture on another thread.
+at::Tensor ViewOfStored(const StoredTensor& stored, void* data,
+                        c10::Device device) {
+  return at::for_blob(data, stored.sizes)
+      .strides(stored.strides)
+      .options(at::TensorOptions().dtype(ToTorch(stored.type)).device(device))
+      .target_device(device)
+      .make_tensor();
+}
+
 absl::StatusOr<at::Tensor> ViewAsTorch(const Tensor& tensor) {
   const std::optional<at::ScalarType> type = ToTorch(tensor.dtype);
   if (!type) {

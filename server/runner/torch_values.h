@@ -12,12 +12,18 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "program/scalar_type.h"
+#include "program/stored_tensor.h"
 #include "tensor/tensor.h"
 
 namespace stoker {
 
 // torch's name for a dtype that a program's tensors are stored in.
 at::ScalarType ToTorch(ScalarType type);
+
+// A view of a program's tensor whose first element is at `data`, on `device`;
+// nothing is copied.
+at::Tensor ViewOfStored(const StoredTensor& stored, void* data,
+                        c10::Device device);
 
 // A view of `tensor`'s bytes, which must outlive it; nothing is copied.
 // INVALID_ARGUMENT for kBytes, or when byte_size and shape disagree.

@@ -16,16 +16,6 @@
 namespace stoker {
 namespace {
 
-// Told the device, torch doesn't ask the driver whose memory it is, which would
-// end a capture on another thread.
-at::Tensor ViewOf(const StoredTensor& stored, void* data, c10::Device device) {
-  return at::for_blob(data, stored.sizes)
-      .strides(stored.strides)
-      .options(at::TensorOptions().dtype(ToTorch(stored.type)).device(device))
-      .target_device(device)
-      .make_tensor();
-}
-
 // The layout is the best one for any number of rows from 8 on.
 at::Tensor Pack(const at::Tensor& weight) {
   static constexpr int64_t kRows = 64;
@@ -72,7 +62,8 @@ absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Place(
   try {
     const c10::InferenceMode mode;
     for (const auto& [name, stored] : archive.tensors()) {
-      store->tensors_.emplace(name, ViewOf(stored, address(name), device));
+      store->tensors_.emplace(name,
+                              ViewOfStored(stored, address(name), device));
     }
   } catch (...) {
     return EagerError(path);

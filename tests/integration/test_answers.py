@@ -15,7 +15,9 @@ from tests.integration.daemon import Daemon
 from tests.integration.wire import assert_same, eager, indices, raw_request, read, stub, typed_request
 
 Inputs = dict[str, Tensor]
+# The last three hold operators that call graphs of their own.
 COMPILED = ["mlp", "identity", "allkinds", "tokens", "hostile", "static", "nobatch", "renamed"]
+COMPILED += ["wrapped", "llama", "modernbert"]
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,13 @@ def sentences(batch: int, length: int) -> Inputs:
     return {"ids": torch.randint(0, 100, (batch, length)), "mask": mask}
 
 
+def words(batch: int, length: int) -> Inputs:
+    return {
+        "ids": torch.randint(1, 64, (batch, length)),
+        "mask": torch.ones(batch, length, dtype=torch.long),
+    }
+
+
 def columns(length: int) -> Inputs:
     return {"x": torch.randn(4, length)}
 
@@ -113,6 +122,14 @@ CASES = [
     ("renamed", pairs, (1,), "batch=1"),
     ("renamed", pairs, (8,), "batch=8"),
     ("renamed", pairs, (6,), "batch=8"),
+    ("wrapped", rows, (1,), "batch=1"),
+    ("wrapped", rows, (5,), "batch=8"),
+    ("llama", words, (2, 16), "batch=2,tokens=16"),
+    ("llama", words, (1, 9), "batch=2,tokens=16"),
+    ("llama", words, (1, 20), "none"),
+    ("modernbert", words, (2, 16), "batch=2,tokens=16"),
+    ("modernbert", words, (1, 9), "batch=2,tokens=16"),
+    ("modernbert", words, (1, 20), "none"),
 ]  # fmt: skip
 CASE_IDS = [f"{model}-{'x'.join(map(str, sizes))}" for model, _, sizes, _ in CASES]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
@@ -109,6 +110,45 @@ def test_malicious_archives_with_a_compiler(start, exported, tmp_path: Path, fre
             ask(client, kind, 2)
         assert daemon.stop() == 0
     assert nothing_ran(tmp_path)
+
+
+class Running(torch.nn.Module):
+    """A running sum, by an operator that calls a graph for each row."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        from torch._higher_order_ops.scan import scan
+
+        return {"y": scan(lambda total, row: (total + row, total * row), torch.zeros(4), x)[1]}
+
+
+class Lower(torch.nn.Module):
+    """A product in bfloat16."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return {"y": x @ x}
+
+
+def test_operators_that_nothing_here_runs(repository, start) -> None:
+    """Refused by the operator, the line of the model, and what to do."""
+    root = repository("mlp")
+    for name, module in (("running", Running()), ("lower", Lower())):
+        (root / name / "1").mkdir(parents=True)
+        torch.export.save(torch.export.export(module, (torch.ones(4, 4),)), root / name / "1/model.pt2")
+    wanted = {
+        "running": ("higher_order.scan'", "as a while_loop, and export the model again"),
+        "lower": ("higher_order.wrap_with_autocast'", "compile: {precision: bfloat16}"),
+    }
+    with start(root, "--no-compile") as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        check_mlp(client)
+        for name, words in wanted.items():
+            state, reason = index(daemon)[name]
+            assert state == "UNAVAILABLE"
+            for word in (f"{name}/1/model.pt2", *words, " at test_bad_models.py:"):
+                assert word in reason, reason
+            assert "\n" not in reason
+        assert daemon.stop() == 0
 
 
 def test_files_that_are_no_models(repository, start, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
+#include "runner/program_effects.h"
 #include "runner/cuda/gpu_context.h"
 #include "runner/device_program.h"
 #include "runner/torch_values.h"
@@ -38,6 +39,8 @@ GpuEager::~GpuEager() {
 absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
     Gpu& gpu, const std::string& pt2_path) {
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  RETURN_IF_ERROR(CheckKeepsNoState(ScanProgramEffects(archive->program()),
+                                    archive->program_place()));
   const int64_t bytes = LayOutWeights(archive->tensors()).bytes;
   ASSIGN_OR_RETURN(GpuMemory::Claim claim,
                    gpu.Take(GpuUse::kEager, pt2_path, bytes));

@@ -56,6 +56,33 @@ TEST_F(MappedFileTest, LostPagesReadAsZeros) {
   EXPECT_NE(file->stamp(), whole);
 }
 
+TEST_F(MappedFileTest, ACopyIsWrittenToWithoutAnybodySeeing) {
+  auto file = Open();
+  const auto copy = file->CopyOnWrite();
+  const auto other = file->CopyOnWrite();
+  ASSERT_TRUE(copy.ok() && other.ok());
+  auto* text = reinterpret_cast<char*>(copy->get());
+  text[kPage] = 'b';
+  EXPECT_EQ(std::string_view(text, 3 * kPage),
+            std::string(kPage, 'a') + "b" + std::string(2 * kPage - 1, 'a'));
+  EXPECT_EQ(file->bytes(), std::string(3 * kPage, 'a'));
+  EXPECT_EQ(static_cast<char>(other->get()[kPage]), 'a');
+  file.reset();
+  EXPECT_EQ(text[kPage], 'b');
+  EXPECT_EQ(text[0], 'a');
+}
+
+TEST_F(MappedFileTest, ACopysLostPagesAreZerosToWriteOn) {
+  const auto file = Open();
+  const auto copy = file->CopyOnWrite();
+  ASSERT_TRUE(copy.ok());
+  std::filesystem::resize_file(path_, kPage);
+  auto* text = reinterpret_cast<char*>(copy->get());
+  EXPECT_EQ(text[kPage], 0);
+  text[2 * kPage] = 'b';
+  EXPECT_EQ(text[2 * kPage], 'b');
+}
+
 TEST_F(MappedFileTest, TwoFilesLoseTheirOwnPages) {
   const auto file = Open();
   const std::string other_path = folder_ / "b";

@@ -28,6 +28,67 @@ TEST(ProgramArchiveTest, TopFolderMayHaveAnyName) {
             ProgramDigest(**author, *ReadSignature(**author)));
 }
 
+// The whole of `graph` in one operator, as `with torch.no_grad():` around a
+// model's forward makes it.
+void WrapAll(json& graph, json& output_specs) {
+  json inner = graph;
+  json inputs = json::array();
+  inputs.push_back({{"name", ""}, {"arg", {{"as_bool", false}}}});
+  inputs.push_back(
+      {{"name", ""},
+       {"arg", {{"as_graph", {{"name", "submod_1"}, {"graph", inner}}}}}});
+  json values = json::object();
+  for (const json& input : graph["inputs"]) {
+    inputs.push_back({{"name", ""}, {"arg", input}});
+    const std::string name = input["as_tensor"]["name"];
+    values[name] = graph["tensor_values"][name];
+  }
+  for (size_t i = 0; i < graph["outputs"].size(); ++i) {
+    const std::string made = graph["outputs"][i]["as_tensor"]["name"];
+    const std::string name = "getitem_" + std::to_string(90 + i);
+    values[name] = graph["tensor_values"][made];
+    graph["outputs"][i]["as_tensor"]["name"] = name;
+    output_specs[i]["user_output"]["arg"]["as_tensor"]["name"] = name;
+  }
+  graph["tensor_values"] = values;
+  graph["sym_int_values"] = json::object();
+  graph["nodes"] = {
+      {{"target", "torch.ops.higher_order.wrap_with_set_grad_enabled"},
+       {"inputs", inputs},
+       {"outputs", graph["outputs"]},
+       {"name", "wrap"},
+       {"metadata", json::object()}}};
+}
+
+TEST(ProgramArchiveTest, AWrappedProgramIsTheSameProgram) {
+  ProgramFixture wrapped;
+  wrapped.Edit(ProgramFixture::kProgram, [](json& program) {
+    json& module = program["graph_module"];
+    WrapAll(module["graph"], module["signature"]["output_specs"]);
+    WrapAll(module["graph"], module["signature"]["output_specs"]);
+  });
+  const auto archive = wrapped.Open();
+  ASSERT_TRUE(archive.ok()) << archive.status();
+  EXPECT_TRUE((*archive)->is_inlined());
+  const auto author = ProgramFixture().Open();
+  EXPECT_FALSE((*author)->is_inlined());
+  EXPECT_EQ((*archive)->program(), (*author)->program());
+  EXPECT_EQ(ProgramDigest(**archive, *ReadSignature(**archive)),
+            ProgramDigest(**author, *ReadSignature(**author)));
+}
+
+TEST(ProgramArchiveTest, RefusesOperatorsThatNativertCantRun) {
+  ProgramFixture program;
+  program.Edit(ProgramFixture::kProgram, [](json& document) {
+    document["/graph_module/graph/nodes/0/target"_json_pointer] =
+        "torch.ops.higher_order.scan";
+  });
+  const absl::Status status = program.Open().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("got 'torch.ops.higher_order.scan' at author.py:1"));
+}
+
 TEST(ProgramArchiveTest, SharedStorageCountsOnce) {
   const auto archive = ProgramFixture().Open();
   ASSERT_TRUE(archive.ok()) << archive.status();

@@ -4,8 +4,11 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 
+#include "base/mapped_file.h"
+#include "tests/fakes/temp_folder.h"
 #include "tests/unit/runner/dtype_inputs.h"
 #include "tests/unit/runner/torch_fixture.h"
 
@@ -122,6 +125,51 @@ TEST_F(EagerExecutableTest, AProgramThatWritesIntoItsInputGetsACopy) {
       MakeTensor<float>(DataType::kFp32, {2, 3}, {1, 2, 3, 4, 5, 6})};
   MustRun(*eager, inputs);
   EXPECT_THAT(ValuesOf<float>(inputs[0]), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
+// nativert knows no wrappers: the program is another one, over the same
+// weights.
+class WrappedProgramTest : public EagerExecutableTest {
+ protected:
+  static std::vector<Tensor> Rows() {
+    return {MakeTensor<float>(DataType::kFp32, {2, 2}, {1, 0, 1, 1})};
+  }
+};
+
+TEST_F(WrappedProgramTest, AnswersOverTheMappedWeights) {
+  auto eager = OpenEager("wrapped");
+  ASSERT_NE(eager, nullptr);
+  const RunResult result = MustRun(*eager, Rows());
+  ASSERT_THAT(result.outputs, SizeIs(3));
+  eager.reset();  // what shows a weight keeps it
+  EXPECT_THAT(ValuesOf<float>(result.outputs[0]), ElementsAre(3, 4));
+  EXPECT_THAT(ValuesOf<float>(result.outputs[1]), ElementsAre(11, 22, 14, 26));
+  EXPECT_THAT(ValuesOf<float>(result.outputs[2]),
+              ElementsAre(11, -22, 14, -26));
+}
+
+TEST_F(WrappedProgramTest, OtherInputsThanItsOwnAreAnError) {
+  const auto eager = OpenEager("wrapped");
+  ASSERT_NE(eager, nullptr);
+  std::vector<Tensor> two = Rows();
+  two.push_back(Rows()[0]);
+  for (const std::vector<Tensor>& inputs : {std::vector<Tensor>(), two}) {
+    EXPECT_EQ(eager->Run(*context_, inputs).status().code(),
+              absl::StatusCode::kInternal);
+  }
+}
+
+TEST_F(WrappedProgramTest, AFileThatIsWrittenToIsNotBelieved) {
+  const TempFolder folder;
+  const std::string path = folder / "model.pt2";
+  MappedFile::OutliveLostPages();
+  std::filesystem::copy_file(Made("wrapped.pt2"), path);
+  const auto eager = loader_->OpenEager(path);
+  ASSERT_TRUE(eager.ok()) << eager.status();
+  std::filesystem::resize_file(path, 100);
+  const absl::Status status = (*eager)->Run(*context_, Rows()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("was written to"));
 }
 
 TEST_F(EagerExecutableTest, TooLittleMemoryIsSaidSo) {

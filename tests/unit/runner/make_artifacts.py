@@ -121,6 +121,22 @@ class Views(torch.nn.Module):
         }
 
 
+class Wrapped(torch.nn.Module):
+    """Weights and a constant under operators that call graphs; the first output is a weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        self.register_buffer("shift", torch.tensor([10.0, 20.0]), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        with torch.no_grad():
+            y = x @ self.weight
+            with torch.autocast("cpu", enabled=False):
+                z = y + self.shift
+        return {"weight": self.weight[1], "z": z, "constant": z * torch.tensor([1.0, -1.0])}
+
+
 def programs() -> dict[str, torch.export.ExportedProgram]:
     torch.manual_seed(0)
     batch = Dim("batch", min=1, max=64)
@@ -135,6 +151,7 @@ def programs() -> dict[str, torch.export.ExportedProgram]:
         "wave": export(Wave(), (torch.zeros(2, 1 << 16),), dynamic_shapes=({0: batch},)),
         "views": export(Views(), (torch.ones(2, 8),), dynamic_shapes=({0: batch},)),
         "counter": export(Counter().eval(), (torch.ones(2, 3),)),
+        "wrapped": export(Wrapped(), (torch.ones(2, 2),), dynamic_shapes=({0: batch},)),
     }
 
 

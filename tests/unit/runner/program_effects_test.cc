@@ -11,7 +11,9 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Key;
 
 json Named(const std::string& name) {
   return {{"as_tensor", {{"name", name}}}};
@@ -57,7 +59,7 @@ TEST(ProgramEffectsTest, AnInPlaceOperatorWritesItsArgument) {
       Program({Node("torch.ops.aten.add_.Tensor",
                     {{"self", "b_n"}, {"other", "p_w"}}, "add_")}));
   EXPECT_TRUE(effects.writes_in_place);
-  EXPECT_THAT(effects.written_tensors, ElementsAre("n"));
+  EXPECT_THAT(effects.written_tensors, ElementsAre(Key("n")));
 }
 
 TEST(ProgramEffectsTest, ThroughViewsAndResultsOfInPlaceOperators) {
@@ -65,7 +67,7 @@ TEST(ProgramEffectsTest, ThroughViewsAndResultsOfInPlaceOperators) {
       {Node("torch.ops.aten.select.int", {{"self", "p_w"}}, "select"),
        Node("torch.ops.aten.t.default", {{"self", "select"}}, "t"),
        Node("torch.ops.aten.zero_.default", {{"self", "t"}}, "zero_")}));
-  EXPECT_THAT(effects.written_tensors, ElementsAre("w"));
+  EXPECT_THAT(effects.written_tensors, ElementsAre(Key("w")));
 }
 
 TEST(ProgramEffectsTest, IntermediateResultsAreNobodys) {
@@ -82,11 +84,42 @@ TEST(ProgramEffectsTest, WritesThatTheSignatureDeclares) {
       json::array(), {{{"buffer_mutation",
                         {{"arg", {{"name", "add"}}}, {"buffer_name", "n"}}}}}));
   EXPECT_TRUE(buffer.writes_in_place);
-  EXPECT_THAT(buffer.written_tensors, ElementsAre("n"));
+  EXPECT_THAT(buffer.written_tensors, ElementsAre(Key("n")));
   const ProgramEffects input = ScanProgramEffects(Program(
       json::array(), {{{"user_input_mutation", {{"arg", Named("add")}}}}}));
   EXPECT_TRUE(input.writes_in_place);
   EXPECT_THAT(input.written_tensors, IsEmpty());
+}
+
+json BatchNorm(bool training) {
+  json node = Node("torch.ops.aten.batch_norm.default",
+                   {{"input", "x"}, {"running_mean", "b_n"}}, "batch_norm");
+  node["inputs"].push_back(
+      {{"name", "training"}, {"arg", {{"as_bool", training}}}});
+  return node;
+}
+
+TEST(ProgramEffectsTest, StatisticsAreWrittenInTrainingModeOnly) {
+  EXPECT_THAT(ScanProgramEffects(Program({BatchNorm(true)})).written_tensors,
+              ElementsAre(Key("n")));
+  EXPECT_THAT(ScanProgramEffects(Program({BatchNorm(false)})).written_tensors,
+              IsEmpty());
+}
+
+TEST(ProgramEffectsTest, AProgramThatKeepsStateIsRefusedWithWhatDoesIt) {
+  json node = Node("torch.ops.aten.add_.Tensor",
+                   {{"self", "b_n"}, {"other", "p_w"}}, "add_");
+  node["metadata"]["stack_trace"] =
+      "  File \"/home/me/net.py\", line 12, in forward\n    self.n.add_(w)\n";
+  const absl::Status status =
+      CheckKeepsNoState(ScanProgramEffects(Program({node})), "m/model.json");
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("m/model.json: expected a program that keeps no state, "
+                        "got one that writes 'n' (torch.ops.aten.add_.Tensor "
+                        "at net.py:12)"));
+  EXPECT_TRUE(
+      CheckKeepsNoState(ScanProgramEffects(Program(json::array())), "m").ok());
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include "runner/weightless_program.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/json_field.h"
+#include "base/status_macros.h"
+#include "runner/program_writer.h"
+
+namespace stoker {
+namespace {
+
+using nlohmann::json;
+
+// Makes an input of every weight that the signature names; returns what all
+// inputs take.
+std::vector<std::string> MakeInputs(json& specs) {
+  std::vector<std::string> inputs;
+  for (json& spec : specs) {
+    std::string name;
+    for (const auto& [kind, name_key] :
+         {std::pair("parameter", "parameter_name"),
+          std::pair("buffer", "buffer_name"),
+          std::pair("tensor_constant", "tensor_constant_name")}) {
+      const json& own = Field(spec, kind);
+      if (own.is_null()) continue;
+      name = TextField(own, name_key);
+      json argument = {{"as_tensor", Field(own, "arg")}};
+      spec = {{"user_input", {{"arg", std::move(argument)}}}};
+      break;
+    }
+    inputs.push_back(std::move(name));
+  }
+  return inputs;
+}
+
+// How a function is called that takes so many tensors by position: torch's tree
+// of (positional arguments, keywords).
+std::string TreeOf(size_t inputs) {
+  const json leaf = {{"type", nullptr},
+                     {"context", nullptr},
+                     {"children_spec", json::array()}};
+  const json positional = {{"type", "builtins.tuple"},
+                           {"context", "null"},
+                           {"children_spec", json::array_t(inputs, leaf)}};
+  const json keywords = {{"type", "builtins.dict"},
+                         {"context", "[]"},
+                         {"children_spec", json::array()}};
+  const json root = {{"type", "builtins.tuple"},
+                     {"context", "null"},
+                     {"children_spec", {positional, keywords}}};
+  return json::array({1, root}).dump();
+}
+
+bool IsConfig(absl::string_view name) {
+  return absl::StartsWith(name, "data/") &&
+         absl::EndsWith(name, "_config.json");
+}
+
+}  // namespace
+
+absl::StatusOr<WeightlessProgram> WriteWeightlessProgram(
+    const ProgramArchive& archive) {
+  json program = archive.program();
+  json& module = program["graph_module"];
+  const json& calls = Field(module, "module_call_graph");
+  if (!Field(Field(module, "signature"), "input_specs").is_array() ||
+      !calls.is_array() || calls.empty() ||
+      !Field(calls[0], "signature").is_object()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        archive.program_place(),
+        ": expected a signature and how the program is called, got others"));
+  }
+  std::vector<std::string> inputs =
+      MakeInputs(module["signature"]["input_specs"]);
+  module["module_call_graph"][0]["signature"]["in_spec"] =
+      TreeOf(inputs.size());
+  ASSIGN_OR_RETURN(
+      FileDescriptor file,
+      WriteChangedProgram(
+          *archive.zip(),
+          [&program](absl::string_view name) -> absl::StatusOr<ChangedMember> {
+            ChangedMember member;
+            if (name == "models/model.json") {
+              member.text =
+                  program.dump(-1, ' ', true, json::error_handler_t::replace);
+            } else if (IsConfig(name)) {
+              member.text = R"({"config": {}})";
+            } else {
+              member.is_kept = !absl::StartsWith(name, "data/");
+            }
+            return member;
+          }));
+  return WeightlessProgram{std::move(file), std::move(inputs)};
+}
+
+}  // namespace stoker
