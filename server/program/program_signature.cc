@@ -78,10 +78,19 @@ class SignatureReader {
     ASSIGN_OR_RETURN(const auto output, cursor.Union());
     const auto& [kind, body] = output;
     if (kind != "user_output") {
+      std::string of;
+      for (const char* member :
+           {"buffer_name", "parameter_name", "user_input_name"}) {
+        ASSIGN_OR_RETURN(const auto changed, body.Find(member));
+        if (!changed.has_value()) continue;
+        ASSIGN_OR_RETURN(const std::string name, changed->String());
+        of = absl::StrCat(" of '", name, "'");
+      }
       return cursor.Error(
-          "an output of the model (a program that changes buffers or inputs "
-          "keeps state between requests)",
-          absl::StrCat("a ", kind));
+          "an output of a program that keeps no state and changes no input "
+          "(call eval() before the export; what a model has to remember goes "
+          "in as an input, and out as an output)",
+          absl::StrCat("a ", kind, of));
     }
     ASSIGN_OR_RETURN(std::string tensor,
                      TensorArgument(body, "a tensor output"));

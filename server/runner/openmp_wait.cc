@@ -6,7 +6,7 @@
 // a quota or with more models than cores, those are milliseconds taken from the
 // very thread that is waited for. This bound is some microseconds, longer than
 // what a barrier takes where every thread has a core
-// (loadtest/results/README.md, "Waiting threads", has the figures).
+// ("Waiting threads" in loadtest/results/README.md has the figures).
 //
 // libgomp reads its environment when it is loaded, long before main, and has no
 // call for it. This is a shared library of its own, which the linker puts behind
