@@ -119,11 +119,13 @@ TEST_F(EagerExecutableTest, ANumberTimesAViewIsRight) {
 }
 
 TEST_F(EagerExecutableTest, AProgramThatWritesIntoItsInputGetsACopy) {
-  const auto eager = OpenEager("counter");
+  const auto eager = OpenEager("doubling");
   ASSERT_NE(eager, nullptr);
   const std::vector<Tensor> inputs = {
       MakeTensor<float>(DataType::kFp32, {2, 3}, {1, 2, 3, 4, 5, 6})};
-  MustRun(*eager, inputs);
+  const RunResult result = MustRun(*eager, inputs);
+  EXPECT_THAT(ValuesOf<float>(result.outputs[0]),
+              ElementsAre(2, 4, 6, 8, 10, 12));
   EXPECT_THAT(ValuesOf<float>(inputs[0]), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 

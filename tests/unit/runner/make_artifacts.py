@@ -108,6 +108,13 @@ class Counter(torch.nn.Module):
         return x.mul_(2) + self.count
 
 
+class Doubling(torch.nn.Module):
+    """Writes into its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mul_(2)
+
+
 class Views(torch.nn.Module):
     """A number times views that aren't dense. For a row of 0 to 7 the answers can be told by heart."""
 
@@ -150,6 +157,7 @@ def programs() -> dict[str, torch.export.ExportedProgram]:
         "wide": export(Wide().eval(), wide, dynamic_shapes=({0: batch},)),
         "wave": export(Wave(), (torch.zeros(2, 1 << 16),), dynamic_shapes=({0: batch},)),
         "views": export(Views(), (torch.ones(2, 8),), dynamic_shapes=({0: batch},)),
+        "doubling": export(Doubling().eval(), (torch.ones(2, 3),)),
         "counter": export(Counter().eval(), (torch.ones(2, 3),)),
         "wrapped": export(Wrapped(), (torch.ones(2, 2),), dynamic_shapes=({0: batch},)),
     }
