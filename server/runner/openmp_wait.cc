@@ -9,10 +9,11 @@
 // ("Waiting threads" in loadtest/results/README.md has the figures).
 //
 // libgomp reads its environment when it is loaded, long before main, and has no
-// call for it. This is a shared library of its own, which the linker puts behind
-// libgomp (torch.cmake): of two libraries that don't need each other, the one
-// that is loaded later is initialised first. GOMP_SPINCOUNT and OMP_WAIT_POLICY
-// of the environment win; OMP_DISPLAY_ENV=verbose shows what holds.
+// call for it. This is a shared library of its own, which the linker puts
+// behind libgomp (torch.cmake): of two libraries that don't need each other,
+// the one that is loaded later is initialised first. GOMP_SPINCOUNT and
+// OMP_WAIT_POLICY of the environment win; OMP_DISPLAY_ENV=verbose shows what
+// holds.
 #include <cstdlib>
 
 namespace {

@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
-#include "runner/program_effects.h"
 #include "runner/cuda/gpu_context.h"
 #include "runner/device_program.h"
+#include "runner/program_effects.h"
 #include "runner/torch_values.h"
 #include "runner/weight_layout.h"
 
