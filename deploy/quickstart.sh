@@ -77,7 +77,7 @@ environment_beside_build() {
   local build rc=0
   {
     cmake --preset release -S "$repo_root" -DSTOKER_TORCH=OFF &&
-      nice cmake --build build/release --parallel "$(nproc)" --target server_models server_rpc server_status stokerctl
+      nice cmake --build build/release --parallel "$(nproc)" --target server_models server_rpc server_status server_health_client
   } &
   build=$!
   deploy/install.sh || rc=$?
