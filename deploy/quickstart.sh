@@ -89,7 +89,7 @@ environment_beside_build() {
 echo "Stoker quick start"
 deploy/install.sh --packages
 python=$(venv_folder)/bin/python
-[ -x "$python" ] || step "Python environment with torch 2.11.0, and half of the build" environment_beside_build
+[ -x "$python" ] || step "Python environment with torch, and half of the build" environment_beside_build
 step "build stokerd and stokerctl" configure_and_build release --target stokerd stokerctl
 step "demo model all-MiniLM-L6-v2" "$python" deploy/export_demo.py
 stop_daemon
