@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/json_field.h"
 #include "base/status_macros.h"
+#include "program/own_tensor.h"
 
 namespace stoker {
 namespace {
@@ -133,19 +134,12 @@ absl::Status CheckWeights(const JsonCursor& program,
   ASSIGN_OR_RETURN(const JsonCursor signature, module.Member("signature"));
   ASSIGN_OR_RETURN(const JsonCursor specs, signature.Member("input_specs"));
   if (!specs.value().is_array()) return specs.Error("an array");
-  constexpr std::pair<const char*, const char*> kOwn[] = {
-      {"parameter", "parameter_name"},
-      {"buffer", "buffer_name"},
-      {"tensor_constant", "tensor_constant_name"}};
   for (const json& spec : specs.value()) {
-    for (const auto& [kind, name_key] : kOwn) {
-      const json& own = Field(spec, kind);
-      if (own.is_null()) continue;
-      const std::string value = TextField(Field(own, "arg"), "name");
-      RETURN_IF_ERROR(CheckTensor(program, TextField(own, name_key),
-                                  Field(values.value(), value.c_str()),
-                                  tensors));
-    }
+    const std::optional<OwnTensor> own = ReadOwnTensor(spec);
+    if (!own.has_value()) continue;
+    RETURN_IF_ERROR(CheckTensor(program, own->name,
+                                Field(values.value(), own->value.c_str()),
+                                tensors));
   }
   return absl::OkStatus();
 }

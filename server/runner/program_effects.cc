@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/absl_view.h"
 #include "base/json_field.h"
+#include "program/own_tensor.h"
 #include "program/source_line.h"
 
 namespace stoker {
@@ -55,15 +57,10 @@ Roots OwnTensors(const json& signature) {
   Roots roots;
   const json& specs = Field(signature, "input_specs");
   if (!specs.is_array()) return roots;
-  constexpr std::pair<const char*, const char*> kKinds[] = {
-      {"parameter", "parameter_name"},
-      {"buffer", "buffer_name"},
-      {"tensor_constant", "tensor_constant_name"}};
   for (const json& spec : specs) {
-    for (const auto& [kind, name_key] : kKinds) {
-      const json& own = Field(spec, kind);
-      const std::string value = TextField(Field(own, "arg"), "name");
-      if (!value.empty()) roots[value].insert(TextField(own, name_key));
+    const std::optional<OwnTensor> own = ReadOwnTensor(spec);
+    if (own.has_value() && !own->value.empty()) {
+      roots[own->value].insert(own->name);
     }
   }
   return roots;
@@ -85,9 +82,18 @@ const char* TrainingFlag(std::string_view target) {
   return nullptr;
 }
 
-void FollowStatistics(const json& node, const Roots& roots,
-                      ProgramEffects& effects) {
-  const std::string target = TextField(node, "target");
+// These tensors are written by `node`.
+void NoteWrites(const std::set<std::string>& tensors, const json& node,
+                std::string_view how, ProgramEffects& effects) {
+  for (const std::string& tensor : tensors) {
+    effects.written_tensors.emplace(
+        tensor,
+        absl::StrCat(TextField(node, "target"), Absl(how), AtSourceLine(node)));
+  }
+}
+
+void FollowStatistics(const json& node, const std::string& target,
+                      const Roots& roots, ProgramEffects& effects) {
   const char* const flag = TrainingFlag(target);
   if (flag == nullptr || !Field(node, "inputs").is_array()) return;
   bool training = false;
@@ -104,18 +110,15 @@ void FollowStatistics(const json& node, const Roots& roots,
   for (const std::string& name : names) {
     const auto own = roots.find(name);
     if (own == roots.end()) continue;
-    for (const std::string& written : own->second) {
-      effects.written_tensors.emplace(
-          written,
-          absl::StrCat(target, " in training mode", AtSourceLine(node)));
-    }
+    NoteWrites(own->second, node, " in training mode", effects);
   }
 }
 
 // Follows one operator: what it writes, and what its outputs may show.
 void FollowNode(const json& node, Roots& roots, ProgramEffects& effects) {
-  FollowStatistics(node, roots, effects);
-  const auto op = FindOperator(TextField(node, "target"));
+  const std::string target = TextField(node, "target");
+  FollowStatistics(node, target, roots, effects);
+  const auto op = FindOperator(target);
   const json& inputs = Field(node, "inputs");
   if (!op || !op->hasSchema() || !inputs.is_array()) return;
   std::set<std::string> shown;
@@ -133,11 +136,7 @@ void FollowNode(const json& node, Roots& roots, ProgramEffects& effects) {
       shown.insert(behind.begin(), behind.end());
       if (!alias->isWrite()) continue;
       effects.writes_in_place = true;
-      for (const std::string& written : behind) {
-        effects.written_tensors.emplace(
-            written,
-            absl::StrCat(TextField(node, "target"), AtSourceLine(node)));
-      }
+      NoteWrites(behind, node, "", effects);
     }
   }
   const json& outputs = Field(node, "outputs");

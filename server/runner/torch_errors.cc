@@ -78,8 +78,8 @@ absl::Status WrittenToError(absl::string_view path) {
   return absl::DataLossError(
       absl::StrCat(path,
                    " was written to while its weights were in use: put new "
-                   "ones into another "
-                   "version's folder, and load this one again"));
+                   "ones into another version's folder, and load this one "
+                   "again"));
 }
 
 void KeepErrorsCheap() {

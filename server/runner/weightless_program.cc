@@ -1,11 +1,13 @@
 #include "runner/weightless_program.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/json_field.h"
 #include "base/status_macros.h"
+#include "program/own_tensor.h"
 #include "runner/program_writer.h"
 
 namespace stoker {
@@ -18,19 +20,12 @@ using nlohmann::json;
 std::vector<std::string> MakeInputs(json& specs) {
   std::vector<std::string> inputs;
   for (json& spec : specs) {
-    std::string name;
-    for (const auto& [kind, name_key] :
-         {std::pair("parameter", "parameter_name"),
-          std::pair("buffer", "buffer_name"),
-          std::pair("tensor_constant", "tensor_constant_name")}) {
-      const json& own = Field(spec, kind);
-      if (own.is_null()) continue;
-      name = TextField(own, name_key);
-      json argument = {{"as_tensor", Field(own, "arg")}};
+    std::string& name = inputs.emplace_back();
+    if (std::optional<OwnTensor> own = ReadOwnTensor(spec)) {
+      name = std::move(own->name);
+      json argument = {{"as_tensor", {{"name", std::move(own->value)}}}};
       spec = {{"user_input", {{"arg", std::move(argument)}}}};
-      break;
     }
-    inputs.push_back(std::move(name));
   }
   return inputs;
 }

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
 #include "runner/cuda/gpu_context.h"
 #include "runner/device_program.h"
 #include "runner/program_effects.h"
+#include "runner/program_writer.h"
 #include "runner/torch_values.h"
 #include "runner/weight_layout.h"
 
@@ -50,9 +50,8 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
   try {
     const c10::InferenceMode mode;
     const c10::cuda::CUDAGuard guard(gpu.device());
-    auto handle =
-        std::make_unique<Handle>(absl::StrCat("/proc/self/fd/", program.get()),
-                                 ProgramArchive::kModelName);
+    auto handle = std::make_unique<Handle>(PathOfDescriptor(program),
+                                           ProgramArchive::kModelName);
     // nativert keeps its file open.
     EmptyDeviceProgram(program);
     return std::shared_ptr<Executable>(
