@@ -117,15 +117,16 @@ make_checks() {
 }
 
 # A minute of each fuzz target, from its corpus; what it finds on the way stays in build/.
+fuzz_targets=(zip_archive request_reader)
 fuzz() {
-  local target pids=() failed=0
-  for target in "$@"; do
+  local target pid pids=() failed=0
+  for target in "${fuzz_targets[@]}"; do
     mkdir -p "build/dev/found/$target"
     "build/dev/tests/fuzz/$target/${target}_fuzzer" -max_total_time=60 -print_final_stats=1 \
       -artifact_prefix="$reports/$target-" "build/dev/found/$target" "tests/fuzz/$target/corpus" &
     pids+=($!)
   done
-  for target in "${pids[@]}"; do wait "$target" || failed=1; done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
   return $failed
 }
 
@@ -140,7 +141,7 @@ checks=$STOKER_HOME/checks-$( (cat tests/checks.lock && "$base_python" --version
 [ -x "$checks/bin/python" ] || step "Python's linters" make_checks "$checks"
 step "release build (gcc, libtorch)" configure_and_build release
 step "tsan build (clang, thread-safety analysis)" configure_and_build tsan
-step "dev build (clang, ASan + UBSan)" configure_and_build dev --target all zip_archive_fuzzer request_reader_fuzzer
+step "dev build (clang, ASan + UBSan)" configure_and_build dev --target all "${fuzz_targets[@]/%/_fuzzer}"
 
 check "clang-format" format_is_clean
 check "ruff" "$checks/bin/python" -m ruff check --quiet
@@ -149,7 +150,7 @@ $quick || check "clang-tidy on what changed" tests/tidy.sh
 ctest_suite "C++ unit tests" release -LE 'slow'
 ctest_suite "C++ unit tests under ThreadSanitizer" tsan -LE 'slow|grpc'
 ctest_suite "C++ unit tests under ASan and UBSan" dev -LE 'slow'
-$quick || check "fuzz targets, a minute each" fuzz zip_archive request_reader
+$quick || check "fuzz targets, a minute each" fuzz
 suite "structure of the code" "$reports/layering.xml" \
   "$python" -m pytest -q tests/layering_test.py tests/python_layering_test.py \
   tests/metrics_reference_test.py tests/manuals_test.py \

@@ -18,7 +18,9 @@ Histogram::Histogram() : counts_(Index(kMaxNs) + 1, 0) {}
 
 size_t Histogram::Index(int64_t ns) {
   if (ns < 2 * kHalf) return static_cast<size_t>(ns);
-  const int shift = std::bit_width(static_cast<uint64_t>(ns)) - (kHalfBits + 1);
+  const int shift =
+      static_cast<int>(std::bit_width(static_cast<uint64_t>(ns))) -
+      (kHalfBits + 1);
   // ns >> shift is in [kHalf, 2 * kHalf).
   return static_cast<size_t>(shift) * kHalf + static_cast<size_t>(ns >> shift);
 }
