@@ -36,6 +36,7 @@ bool FillWithZeros(uintptr_t address) {
     const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     const uintptr_t page = address & ~(page_size - 1);
     // Writable, as a copy's pages are: nobody else sees them.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): rounded down to its page
     return mmap(reinterpret_cast<void*>(page), end - page,
                 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
                 -1, 0) != MAP_FAILED;

@@ -57,9 +57,8 @@ bool HoldsHalves(const json& node) {
     const json& value = *open.back();
     open.pop_back();
     const json& dtype = Field(value, "dtype");
-    if (dtype == static_cast<int>(ScalarType::kHalf) ||
-        dtype == static_cast<int>(ScalarType::kBFloat16)) {
-      return true;
+    for (const ScalarType half : {ScalarType::kHalf, ScalarType::kBFloat16}) {
+      if (dtype == static_cast<int>(half)) return true;
     }
     for (const json& child : value) {
       if (child.is_structured()) open.push_back(&child);

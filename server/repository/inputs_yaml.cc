@@ -48,6 +48,7 @@ void ReadRange(const YamlValue& value, InputSpec& input) {
 
 void ReadInputs(const YamlValue& value, std::vector<InputSpec>& inputs) {
   std::vector<std::string> names;
+  names.reserve(inputs.size());
   for (const InputSpec& input : inputs) names.push_back(input.name);
   const auto entries = value.Map(names);
   if (!entries) return;

@@ -40,8 +40,8 @@ class YamlValue {
  public:
   using Entries = std::vector<std::pair<std::string, YamlValue>>;
 
-  YamlValue(YAML::Node node, std::string field, YamlErrors& errors)
-      : node_(std::move(node)), field_(std::move(field)), errors_(&errors) {}
+  YamlValue(const YAML::Node& node, std::string field, YamlErrors& errors)
+      : node_(node), field_(std::move(field)), errors_(&errors) {}
 
   const std::string& field() const { return field_; }
   bool is_map() const { return node_.IsMap(); }

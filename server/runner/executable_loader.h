@@ -62,6 +62,7 @@ class ExecutableLoader {
   // FAILED_PRECONDITION: this form can't be captured; RESOURCE_EXHAUSTED: the
   // GPU's memory doesn't hold it, or it takes more than `max_bytes`.
   virtual absl::StatusOr<CapturedGraph> Capture(
+      // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep it
       std::shared_ptr<Executable> /*compiled*/, ExecutionContext& /*context*/,
       absl::Span<const Tensor> /*inputs*/, int64_t /*max_bytes*/) {
     return absl::UnimplementedError("graphs are captured on GPUs only");
