@@ -22,6 +22,12 @@ function(merge_sources TARGET)
   endif()
 endfunction()
 
+# What runs at a start, for a person or for a page, and never for a request: optimising it fully
+# would take a quarter of its compile and give nobody anything.
+function(seldom_run TARGET)
+  target_compile_options(${TARGET} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+endfunction()
+
 function(room)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS;LIBS;PRIVATE_LIBS" ${ARGN})
   set(target server_${ARG_NAME})

@@ -2,7 +2,7 @@
 // from or to std::string_view. Absl() and Std() go between and cost nothing:
 //
 //   absl::StrCat(Absl(name), ": ", count)
-//   spdlog::warn("{}", Std(status.message()))
+//   log::Warn("{}", Std(status.message()))
 #pragma once
 
 #include <string_view>

@@ -1,13 +1,12 @@
 #include "compile_broker/compile_supervisor.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 
 namespace stoker {
 
@@ -132,8 +131,8 @@ void CompileSupervisor::OnDone(CompileJob& job, const WorkerReply& reply) {
   metrics_.Ended("ok", took);
   metrics_.Phases(reply.phases);
   failures_.Forget(key);
-  spdlog::info("compiled {} in {:.1f} s, {} bytes", job.Name(),
-               absl::ToDoubleSeconds(took), entry->bytes);
+  log::Info("compiled {} in {:.1f} s, {} bytes", job.Name(),
+            absl::ToDoubleSeconds(took), entry->bytes);
   Answer(job, entry);
 }
 
@@ -166,9 +165,9 @@ void CompileSupervisor::CheckDeadlines() {
 
 void CompileSupervisor::OnStuckWorker() {
   const MonotonicTime now = clock_.Now();
-  spdlog::warn("compile worker {}: a job has had no answer for {}, killing it",
-               worker_.pid(),
-               absl::FormatDuration(options_.job_timeout + kTimeoutGrace));
+  log::Warn("compile worker {}: a job has had no answer for {}, killing it",
+            worker_.pid(),
+            absl::FormatDuration(options_.job_timeout + kTimeoutGrace));
   const absl::Status lost = worker_.Lose("the compile worker is stuck");
   queue_.ForEach(CompileJob::State::kRunning, [&](CompileJob& job) {
     // The others only lost their worker.
@@ -228,7 +227,7 @@ void CompileSupervisor::Acquire(CompileJob& job) {
   }
   if (*lock == nullptr) {
     if (!was_elsewhere) {
-      spdlog::info("{} is being compiled by another process", job.Name());
+      log::Info("{} is being compiled by another process", job.Name());
       job.found_locked = clock_.Now();
     }
     job.state = CompileJob::State::kElsewhere;
@@ -260,7 +259,7 @@ void CompileSupervisor::Send(CompileJob& job) {
   job.state = CompileJob::State::kRunning;
   job.sent = clock_.Now();
   job.deadline = job.sent + options_.job_timeout + kTimeoutGrace;
-  spdlog::info("compiling {}", job.Name());
+  log::Info("compiling {}", job.Name());
   worker_.Send(CompileLine(job.id, job.request, job.staging_folder,
                            entries_.scratch_folder(), options_));
 }
@@ -289,8 +288,8 @@ void CompileSupervisor::Answer(CompileJob& job,
   GiveUpClaim(job);
   const std::unique_ptr<CompileJob> taken = queue_.Remove(job);
   if (!result.ok() && !absl::IsCancelled(result.status())) {
-    spdlog::warn("{} was not compiled: {}", taken->Name(),
-                 result.status().ToString());
+    log::Warn("{} was not compiled: {}", taken->Name(),
+              result.status().ToString());
   }
   taken->Answer(result);
 }
@@ -321,7 +320,7 @@ void CompileSupervisor::OnWorkerLost(std::string_view how) {
                                 Absl(how)));
   if (!started) return OnFailedStart();
   const std::string words(lost.message());
-  spdlog::warn("{}", words);
+  log::Warn("{}", words);
   const MonotonicTime now = clock_.Now();
   queue_.ForEach(CompileJob::State::kRunning, [&](CompileJob& job) {
     metrics_.Ended("crashed", now - job.sent);

@@ -1,12 +1,11 @@
 #include "compile_broker/compile_worker.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "compile_broker/worker_environment.h"
 
 namespace stoker {
@@ -59,7 +58,7 @@ absl::Status CompileWorker::Start() {
   process_ = *std::move(started);
   state_ = State::kStarting;
   start_deadline_ = clock_.Now() + options_.start_timeout;
-  spdlog::info("compile worker {}: starting", process_->pid());
+  log::Info("compile worker {}: starting", process_->pid());
   return absl::OkStatus();
 }
 
@@ -67,8 +66,8 @@ void CompileWorker::OnReady(const WorkerReply& reply) {
   if (!starting()) return;
   state_ = State::kReady;
   failed_starts_ = 0;
-  spdlog::info("compile worker {}: ready with torch {} after {:.1f} s",
-               process_->pid(), reply.torch, reply.seconds);
+  log::Info("compile worker {}: ready with torch {} after {:.1f} s",
+            process_->pid(), reply.torch, reply.seconds);
 }
 
 bool CompileWorker::IsOfThisRun(const WorkerEvent& event) const {
@@ -89,8 +88,8 @@ bool CompileWorker::StartIsOverdue() const {
 
 void CompileWorker::LetGoIfIdle() {
   if (!ready() || clock_.Now() < idle_since_ + options_.idle_timeout) return;
-  spdlog::info("compile worker {}: let go after {} without a job",
-               process_->pid(), absl::FormatDuration(options_.idle_timeout));
+  log::Info("compile worker {}: let go after {} without a job", process_->pid(),
+            absl::FormatDuration(options_.idle_timeout));
   Drop();
 }
 
@@ -124,8 +123,8 @@ void CompileWorker::NoteLoss() {
 void CompileWorker::NoteFailedStart(const absl::Status& failure) {
   ++failed_starts_;
   start_failure_ = failure;
-  spdlog::warn("{} (start {} in a row that failed)",
-               std::string(failure.message()), failed_starts_);
+  log::Warn("{} (start {} in a row that failed)",
+            std::string(failure.message()), failed_starts_);
 }
 
 std::string CompileWorker::WithLastWords(std::string_view text) const {

@@ -1,7 +1,6 @@
 #include "compile_broker/compile_worker_process.h"
 
 #include <poll.h>
-#include <spdlog/spdlog.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/errno_status.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
 
@@ -149,14 +149,14 @@ void CompileWorkerProcess::ReadLog(std::string_view piece) {
 }
 
 void CompileWorkerProcess::LogLines(std::string_view bytes) {
-  if (!spdlog::should_log(spdlog::level::debug)) return;
+  if (!log::Enabled(log::Level::kDebug)) return;
   log_so_far_.append(bytes);
   size_t start = 0, newline;
   while ((newline = log_so_far_.find('\n', start)) != std::string::npos ||
          log_so_far_.size() - start > kMaxLogLineBytes) {
     const size_t end = std::min(newline, start + kMaxLogLineBytes);
-    spdlog::debug("compile worker {}: {}", process_->pid(),
-                  ValidUtf8(log_so_far_.substr(start, end - start)));
+    log::Debug("compile worker {}: {}", process_->pid(),
+               ValidUtf8(log_so_far_.substr(start, end - start)));
     start = end == newline ? end + 1 : end;
   }
   log_so_far_.erase(0, start);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 
 namespace stoker {
 
@@ -19,8 +20,7 @@ using Json = nlohmann::json;
 std::string Excerpt(std::string_view line) {
   constexpr size_t kMaxBytes = 120;
   // Through the JSON writer: quotes, and no control or broken characters.
-  std::string text = Json(line.substr(0, kMaxBytes))
-                         .dump(-1, ' ', true, Json::error_handler_t::replace);
+  std::string text = JsonText(line.substr(0, kMaxBytes), {.ascii = true});
   if (line.size() > kMaxBytes) {
     absl::StrAppend(&text, " and ", line.size() - kMaxBytes, " bytes more");
   }
@@ -91,11 +91,11 @@ std::string CompileLine(int64_t id, const CompileRequest& request,
       {"timeout_seconds",
        std::max<int64_t>(1, absl::ToInt64Seconds(options.job_timeout))},
       {"memory_bytes", options.job_memory_bytes}};
-  return line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(line) + "\n";
 }
 
 absl::StatusOr<WorkerReply> ParseReply(std::string_view line) {
-  const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const Json object = ReadJson(line);
   if (!object.is_object()) return Malformed("a JSON object", line);
   WorkerReply reply;
   reply.event = EventOf(TextField(object, "event"));

@@ -8,6 +8,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/command_line.h"
@@ -52,7 +53,7 @@ void PrintMembers(const std::string& title, const Json& object) {
   TextTable table({title, ""});
   for (const auto& [name, value] : object.items()) {
     table.Add({"  " + name,
-               value.is_string() ? value.get<std::string>() : value.dump()});
+               value.is_string() ? value.get<std::string>() : JsonText(value)});
   }
   Print("\n" + table.Text());
 }
@@ -130,8 +131,7 @@ absl::StatusOr<int> CacheCommands::Show(const std::string& prefix) const {
   PrintMembers("files", entry.manifest.value("files", Json()));
   for (const std::string& note : entry.notes) {
     PrintMembers(absl::StrCat("note ", note),
-                 Json::parse(facts.ReadNote(entry.key, note).value_or(""),
-                             nullptr, /*allow_exceptions=*/false));
+                 ReadJson(facts.ReadNote(entry.key, note).value_or("")));
   }
   return 0;
 }

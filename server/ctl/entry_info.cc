@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 
 namespace stoker {
 namespace {
@@ -22,7 +23,7 @@ EntryInfo Read(const CacheLayer& layer, int index, const ArtifactKey& key) {
                  .notes = layer.NoteNames(key)};
   const auto text = layer.ReadManifest(key);
   if (!text.ok()) return info;
-  Json manifest = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  Json manifest = ReadJson(*text);
   if (!manifest.is_object()) return info;
   info.model = TextField(manifest, "model");
   info.bucket = TextField(manifest, "bucket");

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/communicate.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
 #include "compile_broker/compiler_folder.h"
@@ -99,9 +100,9 @@ Subprocess::Options Command(const PlanCommands& with,
       absl::StrCat("--reply-fd=", options.reply_fd),
       absl::StrCat("--program=",
                    std::filesystem::absolute(request.program_path).string()),
-      absl::StrCat("--sizes=", Json(request.sizes).dump()),
-      absl::StrCat("--ranges=", ranges.dump()),
-      absl::StrCat("--factors=", Json(request.factors).dump()),
+      absl::StrCat("--sizes=", JsonText(request.sizes)),
+      absl::StrCat("--ranges=", JsonText(ranges)),
+      absl::StrCat("--factors=", JsonText(request.factors)),
       absl::StrCat("--threads=", request.threads),
       absl::StrCat("--march=", request.march),
       absl::StrCat("--simdlen=", request.simdlen),
@@ -128,7 +129,7 @@ class Progress {
   void Hear(std::string_view piece) {
     heard_ += piece;
     for (size_t end; (end = heard_.find('\n')) != std::string::npos;) {
-      const Json message = Json::parse(heard_.substr(0, end), nullptr, false);
+      const Json message = ReadJson(heard_.substr(0, end));
       heard_.erase(0, end + 1);
       if (TextField(message, "event") == "phase") {
         std::fprintf(stderr, "%6.1f s  %s: %s\n",
@@ -146,7 +147,7 @@ class Progress {
 
 // The last line says how it went.
 absl::StatusOr<Json> Outcome(const Conversation& heard) {
-  const Json last = Json::parse(LastLine(heard.reply), nullptr, false);
+  const Json last = ReadJson(LastLine(heard.reply));
   const std::string event = TextField(last, "event");
   if (event == "done" && last.contains("report")) return last.at("report");
   if (event == "failed") {

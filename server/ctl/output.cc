@@ -4,14 +4,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/json_text.h"
 
 namespace stoker {
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
 void PrintJson(const nlohmann::json& json) {
-  using Handler = nlohmann::json::error_handler_t;
-  Print(json.dump(2, ' ', false, Handler::replace) + "\n");
+  Print(JsonText(json, {.indent = 2}) + "\n");
 }
 
 std::string LayerName(int layer) {

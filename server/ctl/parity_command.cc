@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "base/files.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/cache_commands.h"
@@ -103,7 +104,7 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
     list.push_back({{"model", label},
                     {"bucket", bucket.step.name},
                     {"key", key.hex()},
-                    {"verdict", Json::parse(*note, nullptr, false)}});
+                    {"verdict", ReadJson(*note)}});
     const auto reproducer =
         with.cache.facts().ReadNote(key, ReproducerNoteName(*bucket.spec));
     if (save_folder.empty() || verdict.refusal != "parity" ||

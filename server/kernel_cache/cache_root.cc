@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/errno_status.h"
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -77,13 +77,13 @@ absl::StatusOr<std::unique_ptr<CacheRoot>> CacheRoot::Open(
     RETURN_IF_ERROR(made);  // a mistake rather than a state of the disk
   }
   if (!made.ok()) {
-    spdlog::warn("kernel cache {} can't be written, nothing is compiled: {}",
-                 real, std::string(made.message()));
+    log::Warn("kernel cache {} can't be written, nothing is compiled: {}", real,
+              std::string(made.message()));
     opened->writable_ = absl::UnavailableError(made.message());
   } else if (const absl::Status removed = opened->staging_.RemoveOwnerless();
              !removed.ok()) {
-    spdlog::warn("kernel cache {}: left-over staging folders stay: {}", real,
-                 std::string(removed.message()));
+    log::Warn("kernel cache {}: left-over staging folders stay: {}", real,
+              std::string(removed.message()));
   }
   return opened;
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "nlohmann/json.hpp"
 
@@ -78,7 +79,7 @@ std::string ParseManifest(const Json& json, const ArtifactKey& key,
   }
   for (const auto& [name, file] : listed->items()) {
     if (!IsPlainName(name)) {
-      return absl::StrCat("lists ", Json(name).dump(),
+      return absl::StrCat("lists ", JsonText(name),
                           ", expected the name of "
                           "a file beside it");
     }
@@ -154,7 +155,7 @@ EntryCheck CheckFolder(Files& files, const std::string& folder,
     if (seal.result != Result::kGood) return seal;
   }
   ListedFiles listed;
-  const Json json = Json::parse(*manifest, nullptr, /*allow_exceptions=*/false);
+  const Json json = ReadJson(*manifest);
   if (const std::string fault = ParseManifest(json, key, &listed);
       !fault.empty()) {
     return Damaged(kReasonManifest, absl::StrCat(manifest_path, " ", fault));

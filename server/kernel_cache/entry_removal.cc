@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -34,8 +34,8 @@ absl::StatusOr<std::string> EntryRemoval::SetAside(const ArtifactKey& key,
   const absl::Status told = files.Write(absl::StrCat(target, "/reason.txt"),
                                         absl::StrCat(Absl(reason), "\n"));
   if (!told.ok()) {
-    spdlog::warn("{}: the reason is not written down: {}", target,
-                 std::string(told.message()));
+    log::Warn("{}: the reason is not written down: {}", target,
+              std::string(told.message()));
   }
   return target;
 }

@@ -5,9 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -24,8 +25,7 @@ absl::Status EmptyKeyError() {
 
 // What the compile took, as its manifest says.
 double CompileSeconds(const std::string& manifest_json) {
-  const auto manifest =
-      nlohmann::json::parse(manifest_json, nullptr, /*allow_exceptions=*/false);
+  const auto manifest = ReadJson(manifest_json);
   const nlohmann::json& seconds = Field(manifest, "seconds");
   return seconds.is_number() ? std::max(seconds.get<double>(), 0.0) : 0;
 }
@@ -72,13 +72,13 @@ std::optional<CacheEntry> EntryStore::LookupIn(int layer,
   EntryCheck check = in.Check(key);
   const bool was_damaged = check.result == Result::kDamaged;
   if (check.result == Result::kUnreadable) {
-    spdlog::warn("cache entry {} can't be read: {}", key.Short(), check.detail);
+    log::Warn("cache entry {} can't be read: {}", key.Short(), check.detail);
   }
   if (was_damaged && layer == 0) check = SetAsideIfBad(key);
   if (was_damaged && layer != 0) {
     metrics_.Rejected(key, check.reason, check.detail);
-    spdlog::warn("cache entry {} of layer {} is passed over: {}", key.Short(),
-                 in.home(), check.detail);
+    log::Warn("cache entry {} of layer {} is passed over: {}", key.Short(),
+              in.home(), check.detail);
   }
   if (check.result == Result::kGood) {
     // Layers are somebody else's; the root may be read-only.
@@ -120,8 +120,7 @@ absl::Status EntryStore::MoveToQuarantine(const ArtifactKey& key,
                                           std::string_view reason) {
   ASSIGN_OR_RETURN(const std::string where, removal_.SetAside(key, reason));
   metrics_.Rejected(key, label, reason);
-  spdlog::warn("cache entry {} set aside in {}: {}", key.Short(), where,
-               reason);
+  log::Warn("cache entry {} set aside in {}: {}", key.Short(), where, reason);
   return absl::OkStatus();
 }
 
@@ -132,8 +131,8 @@ EntryCheck EntryStore::SetAsideIfBad(const ArtifactKey& key) {
   const absl::StatusOr<std::unique_ptr<FileLock>> lock =
       root_.files().TryLock(root_.LockPath(key, Lock::kMove));
   if (!lock.ok()) {
-    spdlog::warn("cache entry {} is damaged and stays where it is: {}",
-                 key.Short(), std::string(lock.status().message()));
+    log::Warn("cache entry {} is damaged and stays where it is: {}",
+              key.Short(), std::string(lock.status().message()));
     return {.result = Result::kUnreadable,
             .detail = std::string(lock.status().message())};
   }
@@ -149,8 +148,8 @@ EntryCheck EntryStore::SetAsideIfBad(const ArtifactKey& key) {
       check.result == Result::kDamaged ? check.reason : "checksum";
   const absl::Status moved = MoveToQuarantine(key, label, check.detail);
   if (!moved.ok()) {
-    spdlog::warn("cache entry {} is damaged ({}): {}", key.Short(),
-                 check.detail, std::string(moved.message()));
+    log::Warn("cache entry {} is damaged ({}): {}", key.Short(), check.detail,
+              std::string(moved.message()));
   }
   return check;
 }
@@ -160,8 +159,8 @@ void EntryStore::Quarantine(const CacheEntry& entry, std::string_view reason) {
   if (key.hex().empty()) return;
   if (entry.layer != 0) {
     metrics_.Rejected(key, "open", reason);
-    spdlog::warn("cache entry {} of layer {} is unusable: {}", key.Short(),
-                 layers()[static_cast<size_t>(entry.layer)].home(), reason);
+    log::Warn("cache entry {} of layer {} is unusable: {}", key.Short(),
+              layers()[static_cast<size_t>(entry.layer)].home(), reason);
     return Mask(entry.layer, key);
   }
   const auto lock = root_.files().TryLock(root_.LockPath(key, Lock::kMove));
@@ -171,16 +170,16 @@ void EntryStore::Quarantine(const CacheEntry& entry, std::string_view reason) {
     // It names every byte of what was judged.
     const auto manifest = root_.top().ReadManifest(key);
     if (manifest.ok() && *manifest != entry.manifest_json) {
-      spdlog::info("cache entry {} was replaced before it was set aside",
-                   key.Short());
+      log::Info("cache entry {} was replaced before it was set aside",
+                key.Short());
       return;
     }
     moved = manifest.ok() ? MoveToQuarantine(key, "open", reason)
                           : manifest.status();
   }
   if (!moved.ok() && !absl::IsNotFound(moved)) {
-    spdlog::warn("cache entry {} is unusable ({}): {}", key.Short(), reason,
-                 std::string(moved.message()));
+    log::Warn("cache entry {} is unusable ({}): {}", key.Short(), reason,
+              std::string(moved.message()));
     Mask(0, key);
   }
 }
@@ -273,8 +272,7 @@ absl::StatusOr<CacheEntry> EntryStore::Publish(
     RETURN_IF_ERROR(renamed);
     root_.staging().Release(staging_folder);
     metrics_.Committed(staged.bytes);
-    spdlog::info("cache entry {} committed: {} bytes", key.Short(),
-                 staged.bytes);
+    log::Info("cache entry {} committed: {} bytes", key.Short(), staged.bytes);
     return Found(key, std::move(staged), 0, std::move(lease));
   }
   return absl::UnavailableError(absl::StrCat(
@@ -336,10 +334,10 @@ bool EntryStore::EvictOne(const Eviction& eviction) {
   });
   if (done.ok()) {
     metrics_.Evicted(eviction.reason);
-    spdlog::info("cache entry {} evicted: {}", key.Short(), eviction.reason);
+    log::Info("cache entry {} evicted: {}", key.Short(), eviction.reason);
   } else if (!absl::IsUnavailable(done)) {
-    spdlog::warn("cache entry {} could not be evicted: {}", key.Short(),
-                 std::string(done.message()));
+    log::Warn("cache entry {} could not be evicted: {}", key.Short(),
+              std::string(done.message()));
   }
   return done.ok();
 }

@@ -7,8 +7,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -63,8 +63,8 @@ std::optional<std::string> FactStore::ReadNote(const ArtifactKey& key,
     absl::StatusOr<std::string> note = layer.ReadNote(key, name);
     if (note.ok()) return *std::move(note);
     if (!absl::IsNotFound(note.status())) {
-      spdlog::warn("note {} of {}: {}", name, key.Short(),
-                   std::string(note.status().message()));
+      log::Warn("note {} of {}: {}", name, key.Short(),
+                std::string(note.status().message()));
     }
   }
   return std::nullopt;
@@ -120,8 +120,8 @@ void FactStore::SetRecordAside(std::string_view model, const RecordKind& kind,
   const std::string path =
       absl::StrCat(root_.Folder("traffic"), "/", FileName(model, kind));
   const absl::Status moved = root_.files().Rename(path, path + ".damaged");
-  spdlog::warn("{} {}: {}", path, moved.ok() ? "is set aside" : "can't be used",
-               reason);
+  log::Warn("{} {}: {}", path, moved.ok() ? "is set aside" : "can't be used",
+            reason);
 }
 
 }  // namespace stoker

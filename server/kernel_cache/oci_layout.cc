@@ -12,6 +12,7 @@
 #include "base/file_stream.h"
 #include "base/files.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "kernel_cache/pack.h"
@@ -38,10 +39,6 @@ constexpr char kKeepDigests[] = " (copied without --preserve-digests?)";
 
 // What the specification asks registries to accept.
 constexpr int64_t kMaxDocumentBytes = int64_t{4} << 20;
-
-std::string Text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 absl::Status CheckTag(const std::string& tag) {
   constexpr std::string_view kWord =
@@ -74,7 +71,7 @@ absl::StatusOr<Json> ReadDocument(const std::string& path) {
                  absl::StrCat(bytes));
   }
   ASSIGN_OR_RETURN(const std::string text, Files::Real().Read(path));
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json json = ReadJson(text);
   if (!json.is_object()) return Wrong(path, "a JSON object", "something else");
   return json;
 }
@@ -124,8 +121,8 @@ Json Annotations(const PackSummary& pack) {
   for (const PackEntry& entry : pack.index.entries) models.insert(entry.model);
   Json annotations = {
       {"stoker.kernel-pack.entries", absl::StrCat(pack.index.entries.size())},
-      {"stoker.kernel-pack.hardware", Text(HardwareOf(pack.index.entries))},
-      {"stoker.kernel-pack.models", Text(models)}};
+      {"stoker.kernel-pack.hardware", JsonText(HardwareOf(pack.index.entries))},
+      {"stoker.kernel-pack.models", JsonText(models)}};
   if (!pack.signature.signer.empty()) {
     annotations["stoker.kernel-pack.signer"] = pack.signature.signer;
   }
@@ -183,7 +180,7 @@ absl::StatusOr<std::string> FindBlob(const std::string& folder,
   ASSIGN_OR_RETURN(const int64_t bytes, Files::Real().Size(path));
   if (const Json& size = Field(descriptor, "size"); size != bytes) {
     return Wrong(path,
-                 absl::StrCat(size.is_number() ? size.dump() : "unknown",
+                 absl::StrCat(size.is_number() ? JsonText(size) : "unknown",
                               " bytes as in ", where),
                  absl::StrCat(bytes));
   }
@@ -236,7 +233,7 @@ absl::Status WriteOciLayout(const std::string& pack_path,
       {"rootfs",
        {{"type", "layers"}, {"diff_ids", Json::array({layer["digest"]})}}}};
   ASSIGN_OR_RETURN(const Json config_blob,
-                   StoreText(folder, kConfigType, Text(config)));
+                   StoreText(folder, kConfigType, JsonText(config)));
   const Json manifest = {{"schemaVersion", 2},
                          {"mediaType", kManifestType},
                          {"artifactType", kPackArtifactType},
@@ -244,14 +241,14 @@ absl::Status WriteOciLayout(const std::string& pack_path,
                          {"layers", Json::array({layer})},
                          {"annotations", Annotations(pack)}};
   ASSIGN_OR_RETURN(Json tagged,
-                   StoreText(folder, kManifestType, Text(manifest)));
+                   StoreText(folder, kManifestType, JsonText(manifest)));
   tagged["artifactType"] = kPackArtifactType;
   tagged["annotations"][kTagAnnotation] = tag;
   index["manifests"].push_back(std::move(tagged));
   Json layout;
   layout["imageLayoutVersion"] = kLayoutVersion;
-  RETURN_IF_ERROR(WriteDocument(folder, "oci-layout", Text(layout)));
-  return WriteDocument(folder, "index.json", Text(index));
+  RETURN_IF_ERROR(WriteDocument(folder, "oci-layout", JsonText(layout)));
+  return WriteDocument(folder, "index.json", JsonText(index));
 }
 
 absl::StatusOr<std::string> FindPackInOciLayout(const std::string& folder,

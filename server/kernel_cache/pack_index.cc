@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "kernel_cache/entry_check.h"
@@ -75,7 +76,7 @@ absl::StatusOr<int64_t> Size(const Json& object, std::string_view where) {
   }
   return Wrong(absl::StrCat(Absl(where), ".bytes"),
                absl::StrCat("a size of at most ", kUstarMaxFileBytes),
-               field.is_number() ? field.dump() : field.type_name());
+               field.is_number() ? JsonText(field) : field.type_name());
 }
 
 absl::StatusOr<std::string> Digest(const Json& object, std::string_view where) {
@@ -223,8 +224,7 @@ std::optional<PackPlace> ParsePackMemberName(std::string_view name) {
 
 absl::StatusOr<PackEntry> DescribeEntry(const ArtifactKey& key,
                                         std::string_view manifest_json) {
-  const Json manifest =
-      Json::parse(manifest_json, nullptr, /*allow_exceptions=*/false);
+  const Json manifest = ReadJson(manifest_json);
   const std::string where =
       absl::StrCat(Absl(kManifestName), " of ", key.hex());
   ASSIGN_OR_RETURN(PackEntry entry, ReadEntry(manifest, "seconds", where));
@@ -234,8 +234,7 @@ absl::StatusOr<PackEntry> DescribeEntry(const ArtifactKey& key,
 
 absl::StatusOr<std::vector<PackMember>> MembersOfEntry(
     const ArtifactKey& key, std::string_view manifest_json) {
-  const Json manifest =
-      Json::parse(manifest_json, nullptr, /*allow_exceptions=*/false);
+  const Json manifest = ReadJson(manifest_json);
   const std::string where =
       absl::StrCat(Absl(kManifestName), " of ", key.hex(), ".files");
   const Json& files = Field(manifest, "files");
@@ -313,11 +312,11 @@ std::string PackIndexJson(const PackIndex& index) {
                      {"hardware", HardwareOf(index.entries)},
                      {"entries", std::move(entries)},
                      {"members", std::move(members)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(json);
 }
 
 absl::StatusOr<PackIndex> ParsePackIndex(std::string_view json) {
-  const Json parsed = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json parsed = ReadJson(json);
   if (Field(parsed, "format") != kFormat) {
     return Wrong(kPackIndexName, absl::StrCat("format \"", kFormat, "\""),
                  "another, or no JSON object");
@@ -325,7 +324,7 @@ absl::StatusOr<PackIndex> ParsePackIndex(std::string_view json) {
   if (Field(parsed, "version") != kVersion) {
     const Json& version = Field(parsed, "version");
     return Wrong(kPackIndexName, absl::StrCat("version ", kVersion),
-                 version.is_number() ? version.dump() : version.type_name());
+                 version.is_number() ? JsonText(version) : version.type_name());
   }
   const Json& entries = Field(parsed, "entries");
   const Json& members = Field(parsed, "members");

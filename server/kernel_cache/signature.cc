@@ -20,6 +20,7 @@
 #include "base/errno_status.h"
 #include "base/file_stream.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -99,10 +100,9 @@ absl::StatusOr<PublicKey> PublicHalf(const EVP_PKEY* key) {
 
 std::string SignatureJson(std::string_view public_key,
                           std::string_view signature) {
-  return Json{{"algorithm", "ed25519"},
-              {"public_key", absl::Base64Escape(Absl(public_key))},
-              {"signature", absl::Base64Escape(Absl(signature))}}
-      .dump();
+  return JsonText(Json{{"algorithm", "ed25519"},
+                       {"public_key", absl::Base64Escape(Absl(public_key))},
+                       {"signature", absl::Base64Escape(Absl(signature))}});
 }
 
 struct ParsedSignature {
@@ -112,7 +112,7 @@ struct ParsedSignature {
 
 // nullopt unless the text is, byte for byte, what SignatureJson makes.
 std::optional<ParsedSignature> Parse(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = ReadJson(text);
   ParsedSignature parsed;
   if (!absl::Base64Unescape(TextField(json, "public_key"),
                             &parsed.public_key) ||

@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -63,7 +63,7 @@ absl::Status StagingArea::RemoveOwnerless() {
     // The lock file last: a folder without one would be taken for ownerless all
     // the same, but the lock must outlive what it guards.
     RETURN_IF_ERROR(files_.Remove(LockPath(folder)));
-    spdlog::info("removed unfinished staging folder {}", folder);
+    log::Info("removed unfinished staging folder {}", folder);
   }
   return absl::OkStatus();
 }
@@ -112,7 +112,7 @@ void StagingArea::Release(const std::string& folder) {
   for (const std::string& path : {folder, LockPath(folder)}) {
     if (const absl::Status removed = files_.Remove(path); !removed.ok()) {
       // The next Open tries again.
-      spdlog::warn("staging: {}", std::string(removed.message()));
+      log::Warn("staging: {}", std::string(removed.message()));
       return;
     }
   }

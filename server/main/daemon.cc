@@ -12,13 +12,13 @@
 #include "base/cgroup_limits.h"
 #include "base/files.h"
 #include "base/heap_trimmer.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
 #include "main/process_age.h"
 #include "main/repository_wait.h"
 #include "main/warm_only.h"
 #include "metrics/catalog.h"
-#include "spdlog/spdlog.h"
 #include "status/status_html.h"
 #include "status/status_json.h"
 
@@ -94,7 +94,7 @@ Daemon::Daemon(const Options& options, const sigset_t& signals)
       refusals_(clock_),
       memory_([] { return MemoryOfGroup(); },
               [](const GroupMemory& used) {
-                spdlog::error(NearlyOutOfMemory(used, OwnMemory()));
+                log::Error("{}", NearlyOutOfMemory(used, OwnMemory()));
               },
               clock_),
       toolchain_(HostToolchain(
@@ -216,7 +216,7 @@ absl::Status Daemon::Listen() {
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));
   RecordPhase("listening");
-  spdlog::info(
+  log::Info(
       "stokerd {} listening: gRPC port {}, metrics port {}; {} cores, {}, "
       "cache {}",
       STOKER_VERSION, rpc_->port(), pages_->port(), cores, toolchain_.cpu.march,
@@ -231,8 +231,8 @@ void Daemon::AnnounceReadiness() {
     if (ready && !was_ready_) {
       RecordPhase("ready");
       services_.Tell("READY=1");
-      spdlog::info("ready {:.3f} s after launch",
-                   absl::ToDoubleSeconds(ProcessAge()));
+      log::Info("ready {:.3f} s after launch",
+                absl::ToDoubleSeconds(ProcessAge()));
     }
     was_ready_ = ready;
   });
@@ -262,22 +262,22 @@ void Daemon::Drain(int signal) {
   const bool gpu_lost = signal == GpuGuard::kSignal;
   if (gpu_lost) GpuGuard::EndWithin(options_.drain + absl::Seconds(1));
   const MonotonicTime deadline = clock_.Now() + options_.drain;
-  spdlog::info("{}: draining for at most {}",
-               gpu_lost ? "a GPU is lost" : strsignal(signal),
-               absl::FormatDuration(options_.drain));
+  log::Info("{}: draining for at most {}",
+            gpu_lost ? "a GPU is lost" : strsignal(signal),
+            absl::FormatDuration(options_.drain));
   // Running calls are answered by the batchers, so the models go after the
   // wire.
   rpc_->Shutdown(deadline);
   if (gpu_lost) {
     // Every call is answered. What is left would free memory of a GPU that
     // refuses every call, where torch's destructors abort.
-    spdlog::info("stopped");
+    log::Info("stopped");
     std::fflush(nullptr);
     _exit(GpuGuard::kExitCode);
   }
   manager_->Drain(deadline);
   rpc_.reset();
-  spdlog::info("stopped");
+  log::Info("stopped");
 }
 
 }  // namespace stoker

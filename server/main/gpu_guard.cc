@@ -7,15 +7,15 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 
 GpuGuard::GpuGuard(std::string library, GpuOptions options)
     : library_(std::move(library)), options_(std::move(options)) {
   options_.on_lost = [](const std::string& why) {
-    spdlog::critical("{}", why);
+    log::Critical("{}", why);
     kill(getpid(), kSignal);
   };
 }

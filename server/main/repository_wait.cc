@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "spdlog/spdlog.h"
+#include "base/log.h"
 
 namespace stoker {
 namespace {
@@ -20,8 +20,8 @@ absl::StatusOr<int> AwaitRepository(const ModelRepository& repository,
   absl::Status status = repository.CheckRoot();
   if (status.ok()) return 0;
   const MonotonicTime deadline = clock.Now() + wait;
-  spdlog::info("{}; waiting for it, {} at most", Std(status.message()),
-               absl::FormatDuration(wait));
+  log::Info("{}; waiting for it, {} at most", Std(status.message()),
+            absl::FormatDuration(wait));
   while (clock.Now() < deadline) {
     const int signal = sigtimedwait(&signals, nullptr, &kRepositoryInterval);
     if (signal > 0) return signal;

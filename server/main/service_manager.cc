@@ -15,9 +15,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "models/model_manager.h"
 #include "rpc/health_client.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -100,8 +100,8 @@ void Watchdog::Look(MonotonicTime now) {
     services_.Tell("WATCHDOG=1");
     next_ = now + *services_.watchdog() / 3;
   } else {
-    spdlog::error("doesn't answer itself: {}",
-                  std::string(lives.status().message()));
+    log::Error("doesn't answer itself: {}",
+               std::string(lives.status().message()));
   }
 }
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "base/log.h"
 #include "planning/bucket_choice.h"
 #include "planning/placement.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -23,7 +23,7 @@ AutoBuckets Choose(const ModelSpec& spec, const VersionDeps& deps,
 // The spec with these buckets, which are remembered.
 std::shared_ptr<const ModelSpec> Take(const ModelSpec& spec, AutoBuckets chosen,
                                       ModelTraffic& recorded) {
-  spdlog::info("{}: buckets: auto: {}", spec.Label(), chosen.why);
+  log::Info("{}: buckets: auto: {}", spec.Label(), chosen.why);
   if (chosen.changed) recorded.SetChosen(chosen.buckets);
   auto changed = std::make_shared<ModelSpec>(spec);
   changed->buckets = std::move(chosen.buckets);

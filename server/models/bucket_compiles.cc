@@ -8,11 +8,11 @@
 
 #include "absl/algorithm/container.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "metrics/catalog.h"
 #include "models/version_labels.h"
 #include "planning/bucket_choice.h"
 #include "planning/parity_cases.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -177,8 +177,8 @@ void BucketCompiles::Failed(const WarmupStep& step,
   const FallbackReason reason = ReasonOfCompileError(status);
   if (reason == FallbackReason::kCompile &&
       attempts_[static_cast<size_t>(step.bucket)] < kCompileAttempts) {
-    spdlog::warn("{} {}: compile failed, trying once more: {}",
-                 version_.spec.Label(), step.name, Std(status.message()));
+    log::Warn("{} {}: compile failed, trying once more: {}",
+              version_.spec.Label(), step.name, Std(status.message()));
     Submit(step);
     return;
   }

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -184,8 +184,8 @@ void BucketPromoter::LeaveToDynamic(const WarmupStep& step,
       "package more",
       verdict.over_dynamic->speedup);
   CountPromotion(FallbackReasonName(FallbackReason::kDynamicTie));
-  spdlog::info("{} {}: left to the dynamic form: {}", version_.spec.Label(),
-               step.name, why);
+  log::Info("{} {}: left to the dynamic form: {}", version_.spec.Label(),
+            step.name, why);
   version_.tiers.Demote(step.bucket, FallbackReason::kDynamicTie, why);
   // Eager's runs until now say nothing of the dynamic form's.
   if (verdict.fastest_seconds > 0) {
@@ -208,9 +208,9 @@ void BucketPromoter::Promote(const WarmupStep& step, const CacheEntry& entry,
         std::min(opened.first_run, absl::Seconds(verdict.fastest_seconds)));
   }
   CountPromotion("promoted");
-  spdlog::info("{} {}: compiled, max error {:.2g}, {:.2f} x eager, key {}",
-               version_.spec.Label(), step.name, verdict.max_abs_error,
-               verdict.speedup, step.request.key.Short());
+  log::Info("{} {}: compiled, max error {:.2g}, {:.2f} x eager, key {}",
+            version_.spec.Label(), step.name, verdict.max_abs_error,
+            verdict.speedup, step.request.key.Short());
 }
 
 void BucketPromoter::RetimeWhereDoubtful(const WarmupStep& step) {
@@ -225,8 +225,8 @@ void BucketPromoter::RetimeWhereDoubtful(const WarmupStep& step) {
   if (!entry.has_value()) return;
   const absl::Status timed = Retime(step, *entry, *std::move(verdict));
   if (!timed.ok() && !version_.stopping()) {
-    spdlog::warn("{} {}: not timed again: {}", version_.spec.Label(), step.name,
-                 Std(timed.message()));
+    log::Warn("{} {}: not timed again: {}", version_.spec.Label(), step.name,
+              Std(timed.message()));
   }
 }
 
@@ -247,8 +247,8 @@ absl::Status BucketPromoter::Retime(const WarmupStep& step,
   RETURN_IF_ERROR(
       check_.Measure(*eager, *candidate, step.sizes, entry.bytes, verdict));
   evidence_.WriteVerdict(entry.key, verdict);
-  spdlog::info("{} {}: timed again: {}", version_.spec.Label(), step.name,
-               verdict.reason);
+  log::Info("{} {}: timed again: {}", version_.spec.Label(), step.name,
+            verdict.reason);
   if (serves && !verdict.promote) {
     Refuse(step, FallbackReason::kProfit, verdict.reason);
   } else if (!serves && verdict.promote) {

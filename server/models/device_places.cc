@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/log.h"
 #include "base/status_macros.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -66,8 +66,8 @@ absl::StatusOr<Placement> DevicePlaces::FindOnGpus(const ModelSpec& spec,
     placement.gpu = facts.target;
     ASSIGN_OR_RETURN(ExecutableLoader* const loader, gpus.Loader(index));
     placement.places.push_back({name, loader, &TurnsOf(index)});
-    spdlog::info("{}: on {}, {}, {}", spec.Label(), name, facts.name,
-                 facts.target.Text());
+    log::Info("{}: on {}, {}, {}", spec.Label(), name, facts.name,
+              facts.target.Text());
   }
   return placement;
 }

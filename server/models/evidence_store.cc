@@ -1,8 +1,8 @@
 #include "models/evidence_store.h"
 
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "planning/note_names.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 
@@ -20,8 +20,8 @@ void EvidenceStore::Write(const ArtifactKey& key, const std::string& note,
   if (facts_ == nullptr) return;
   const absl::Status written = facts_->WriteNote(key, note, bytes);
   if (!written.ok()) {
-    spdlog::warn("{} {}: {} not stored: {}", spec_.Label(), key.Short(), what,
-                 Std(written.message()));
+    log::Warn("{} {}: {} not stored: {}", spec_.Label(), key.Short(), what,
+              Std(written.message()));
   }
 }
 

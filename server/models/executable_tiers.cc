@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "metrics/recent_refusals.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 
@@ -82,7 +82,7 @@ std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
   }
   const absl::Status& status = outcome.result.status();
   if (absl::IsDataLoss(status) && !lost_.exchange(true)) {
-    spdlog::error("{}: {}", spec_.Label(), Std(status.message()));
+    log::Error("{}: {}", spec_.Label(), Std(status.message()));
   }
   if (status.code() != absl::StatusCode::kInternal) return outcome;
   FallBack(index, FallbackReason::kRun, status.ToString());
@@ -120,8 +120,8 @@ absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
   if (eager == nullptr) {
     const DevicePlace& place = device(thread).place;
     ASSIGN_OR_RETURN(eager, place.loader->OpenEager(spec_.program_path));
-    spdlog::info("{}: eager tier opened{}", spec_.Label(),
-                 spec_.on_gpu() ? " on " + place.name : "");
+    log::Info("{}: eager tier opened{}", spec_.Label(),
+              spec_.on_gpu() ? " on " + place.name : "");
   }
   return eager;
 }
@@ -139,8 +139,7 @@ void ExecutableTiers::CloseEager() {
   absl::MutexLock lock(&eager_mu_);
   closed.swap(eager_);
   if (closed.front() != nullptr) {
-    spdlog::info("{}: eager tier let go, every bucket is compiled",
-                 spec_.Label());
+    log::Info("{}: eager tier let go, every bucket is compiled", spec_.Label());
   }
 }
 
@@ -194,8 +193,8 @@ void ExecutableTiers::FallBack(int index, FallbackReason reason,
                         label, why);
   }
   Demote(index, reason, why);
-  spdlog::warn("{} {}: stays on {} ({}): {}", spec_.Label(), name,
-               BucketStateName(slot(index).Read().state), label, why);
+  log::Warn("{} {}: stays on {} ({}): {}", spec_.Label(), name,
+            BucketStateName(slot(index).Read().state), label, why);
 }
 
 void ExecutableTiers::DropGraph(int index, std::string_view label,
@@ -206,9 +205,9 @@ void ExecutableTiers::DropGraph(int index, std::string_view label,
       .Add();
   const std::string text = absl::StrCat(Absl(label), ": ", Absl(why));
   if (label == "failed") {
-    spdlog::warn("{} {}: no graph ({})", spec_.Label(), slot.name(), text);
+    log::Warn("{} {}: no graph ({})", spec_.Label(), slot.name(), text);
   } else {
-    spdlog::info("{} {}: no graph ({})", spec_.Label(), slot.name(), text);
+    log::Info("{} {}: no graph ({})", spec_.Label(), slot.name(), text);
   }
   slot.DropGraphs(text);
 }

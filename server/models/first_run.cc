@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/communicate.h"
+#include "base/log.h"
 #include "planning/note_names.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -90,8 +90,8 @@ void FirstRun::RunChildren(const std::string& program, int threads,
     }
     auto child = Subprocess::Start(child_options);
     if (!child.ok()) {
-      spdlog::warn("artifacts are not tried in a child process first: {}",
-                   std::string(child.status().message()));
+      log::Warn("artifacts are not tried in a child process first: {}",
+                std::string(child.status().message()));
       return;
     }
     const std::stop_callback kill(stop, [&child] { (*child)->Kill(); });

@@ -5,11 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -63,8 +63,8 @@ void GraphCapture::CaptureAll() {
         ->Counter(metric::kGraphCaptures,
                   With(VersionLabels(version_.spec), "outcome", "kept"))
         .Add();
-    spdlog::info("{} {}: captured as a graph, {}", version_.spec.Label(),
-                 step->name, slot.Read().graph);
+    log::Info("{} {}: captured as a graph, {}", version_.spec.Label(),
+              step->name, slot.Read().graph);
   }
 }
 

@@ -6,10 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "metrics/catalog.h"
 #include "models/auto_buckets.h"
 #include "models/model_version.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -77,13 +77,13 @@ void Lifecycle::Poll() {
   absl::StatusOr<RepositorySnapshot> snapshot = repository_.Poll();
   if (!snapshot.ok()) {
     // What is served stays served: an unreadable folder is no wish to unload.
-    spdlog::error("repository {}: {}", repository_.root(),
-                  Std(snapshot.status().message()));
+    log::Error("repository {}: {}", repository_.root(),
+               Std(snapshot.status().message()));
     return;
   }
   polled_ = true;
   if (snapshot->empty()) {
-    spdlog::warn("repository {} holds no model", repository_.root());
+    log::Warn("repository {} holds no model", repository_.root());
   }
   Follow(*snapshot);
 }
@@ -248,7 +248,7 @@ void Lifecycle::WarmedUp(Managed& managed) {
     Transition(managed, VersionState::kServing);
   }
   if (managed.state == VersionState::kServing) {
-    spdlog::info("{}: warm-up done", managed.spec->Label());
+    log::Info("{}: warm-up done", managed.spec->Label());
   }
 }
 
@@ -303,8 +303,8 @@ void Lifecycle::Transition(Managed& managed, VersionState to,
                            std::string reason) {
   const absl::Status legal = CheckTransition(managed.state, to);
   if (!legal.ok()) {
-    spdlog::critical("{}:{}: {}", managed.model, managed.version,
-                     Std(legal.message()));
+    log::Critical("{}:{}: {}", managed.model, managed.version,
+                  Std(legal.message()));
     std::abort();
   }
   if (!SharesState(managed)) StateGauge(managed, managed.state).Set(0);
@@ -314,9 +314,9 @@ void Lifecycle::Transition(Managed& managed, VersionState to,
                    Absl(VersionStateName(managed.state)), " -> ",
                    Absl(VersionStateName(to)));
   if (to == VersionState::kFailed) {
-    spdlog::error("{}: {}", text, reason);
+    log::Error("{}: {}", text, reason);
   } else {
-    spdlog::info("{}", text);
+    log::Info("{}", text);
   }
   managed.state = to;
   managed.reason = std::move(reason);

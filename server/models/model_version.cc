@@ -8,12 +8,12 @@
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "base/cpus.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
 #include "planning/parity_cases.h"
 #include "planning/placement.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -115,10 +115,9 @@ void ModelVersion::Stop(MonotonicTime deadline) {
 
 absl::Status ModelVersion::Load() {
   RETURN_IF_ERROR(cpus_.status());
-  spdlog::info("{}: {} instance{} of {} thread{}, {}", spec_->Label(),
-               contexts_.size(), contexts_.size() == 1 ? "" : "s",
-               compute_threads_, compute_threads_ == 1 ? "" : "s",
-               WhereItRuns());
+  log::Info("{}: {} instance{} of {} thread{}, {}", spec_->Label(),
+            contexts_.size(), contexts_.size() == 1 ? "" : "s",
+            compute_threads_, compute_threads_ == 1 ? "" : "s", WhereItRuns());
   return warmup_.Load();
 }
 
@@ -177,8 +176,7 @@ void ModelVersion::StartThread(int thread) {
     // Before the compute threads begin, which get the same CPUs.
     const absl::Status pinned = PinThread((*cpus_)[index % cpus_->size()]);
     if (!pinned.ok()) {
-      spdlog::warn("{}: not confined: {}", spec_->Label(),
-                   Std(pinned.message()));
+      log::Warn("{}: not confined: {}", spec_->Label(), Std(pinned.message()));
     }
   }
   contexts_[index] =

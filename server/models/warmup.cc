@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
 #include "planning/parity_cases.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 
@@ -133,7 +133,7 @@ absl::Status Warmup::ProveEager() {
   if (ran.ok()) ran = ProvePadding(*eager);
   if (absl::IsInvalidArgument(ran)) {
     // The seeded values were refused, not the program: it ran.
-    spdlog::warn(
+    log::Warn(
         "{}: seeded inputs were refused by eager, set 'range' in "
         "model.yaml: {}",
         spec.Label(), Std(ran.message()));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "nlohmann/json.hpp"
 #include "planning/note_names.h"
 #include "planning/warmup_plan.h"
@@ -85,8 +86,7 @@ BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
     for (const ArtifactKey& key : layer.Keys()) {
       const auto text = layer.ReadManifest(key);
       if (!text.ok() || !seen.insert(key).second) continue;
-      const Json manifest =
-          Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+      const Json manifest = ReadJson(*text);
       const std::optional<DimensionSizes> sizes =
           BucketOf(Field(manifest, "factors"), wanted, spec);
       if (!sizes.has_value()) continue;

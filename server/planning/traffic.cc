@@ -5,9 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
+#include "base/json_text.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -101,11 +102,11 @@ std::string TrafficToJson(const TrafficRecord& record) {
       document["chosen"].push_back(SizesJson(bucket.sizes));
     }
   }
-  return document.dump(1, ' ', false, Json::error_handler_t::replace);
+  return JsonText(document, {.indent = 1});
 }
 
 absl::StatusOr<TrafficRecord> ParseTraffic(const std::string& json) {
-  const Json document = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json document = ReadJson(json);
   if (!document.is_object()) return BadTraffic("a JSON object");
   for (const char* field : {"schema", "dimensions", "requests", "runs"}) {
     if (!document.contains(field))
@@ -187,7 +188,7 @@ TrafficRecord LoadTraffic(FactStore& facts, const ModelSpec& spec) {
   if (absl::IsInvalidArgument(record.status())) {
     facts.SetRecordAside(spec.name, kTrafficRecord, why);
   } else if (!absl::IsNotFound(record.status())) {
-    spdlog::warn("{}: recorded traffic is not used: {}", spec.name, why);
+    log::Warn("{}: recorded traffic is not used: {}", spec.name, why);
   }
   return NoTraffic(spec);
 }
@@ -220,8 +221,8 @@ std::shared_ptr<RequestSamples> TrafficKeeper::SamplesOf(
     if (samples.ok()) {
       start = *std::move(samples);
     } else if (!absl::IsNotFound(samples.status())) {
-      spdlog::warn("{}: recorded requests are not used: {}", spec.name,
-                   Std(samples.status().message()));
+      log::Warn("{}: recorded requests are not used: {}", spec.name,
+                Std(samples.status().message()));
     }
   }
   kept.most_samples = spec.parity.recorded;
@@ -236,7 +237,7 @@ void TrafficKeeper::Save() {
   for (auto& [model, kept] : kept_) {
     const absl::Status saved = Save(model, kept);
     if (saved.ok() || kept.warned) continue;
-    spdlog::warn("{}: traffic is not kept: {}", model, Std(saved.message()));
+    log::Warn("{}: traffic is not kept: {}", model, Std(saved.message()));
     kept.warned = true;
   }
 }

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "program/limits.h"
 
@@ -50,8 +51,7 @@ std::string Shown(const json& value) {
   if (value.is_array()) {
     return absl::StrCat("an array of ", value.size(), " elements");
   }
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true,
-                                json::error_handler_t::replace);
+  std::string text = JsonText(value, {.ascii = true});
   if (text.size() > kMaxShown) text = absl::StrCat(text.substr(0, 77), "...");
   return text;
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "program/limits.h"
 
@@ -50,7 +51,7 @@ std::optional<std::vector<std::string>> KeysOf(const json& array,
     if (key.is_string()) {
       keys.push_back(key.get<std::string>());
     } else if (key.is_number_integer()) {
-      keys.push_back(key.dump());
+      keys.push_back(JsonText(key));
     } else {
       return std::nullopt;
     }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 
 namespace stoker {
@@ -73,9 +74,7 @@ class CanonicalHash {
   }
 
  private:
-  static std::string Dump(const json& value) {
-    return value.dump(-1, ' ', false, json::error_handler_t::replace);
-  }
+  static std::string Dump(const json& value) { return JsonText(value); }
   void Flush() {
     hash_.Add(pending_);
     pending_.clear();

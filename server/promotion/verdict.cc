@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
@@ -130,11 +131,11 @@ std::string VerdictToJson(const Verdict& verdict) {
   }
   // The reason may quote a program's names: bytes that are not UTF-8 are
   // replaced.
-  return document.dump(2, ' ', false, json::error_handler_t::replace);
+  return JsonText(document, {.indent = 2});
 }
 
 bool ParseVerdict(const std::string& text, Verdict& verdict) {
-  const json document = json::parse(text, nullptr, false);
+  const json document = ReadJson(text);
   Reader reader(document);
   Verdict read;
   reader.Read("promote", read.promote);

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_text.h"
 #include "base/sha256.h"
 
 namespace stoker {
@@ -40,13 +41,11 @@ bool IsOptionName(const std::string& name) {
 
 // As JSON, which is how keys and compile jobs carry it.
 std::string Json(const YamlValue& value) {
-  const nlohmann::json json =
-      nlohmann::json::parse(value.text(), nullptr, false);
+  const nlohmann::json json = ReadJson(value.text());
   if (json.is_boolean() || json.is_number() || json.is_null()) {
-    return json.dump();
+    return JsonText(json);
   }
-  return nlohmann::json(value.text())
-      .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+  return JsonText(value.text(), {.ascii = true});
 }
 
 void ReadOptions(const YamlValue& value, CompileSpec& spec) {

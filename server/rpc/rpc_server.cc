@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "rpc/call_server.h"
 #include "rpc/completion_thread.h"
 #include "rpc/health_service.h"
 #include "rpc/inference_service.h"
 #include "rpc/reflection_service.h"
-#include "spdlog/spdlog.h"
 
 namespace stoker {
 namespace {
@@ -102,8 +102,8 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   server_options.max_buffer_bytes = 2 * options.max_request_bytes;
   ASSIGN_OR_RETURN(impl->server,
                    CallServer::Start(server_options, impl->Methods(), clock));
-  spdlog::info("gRPC listens on {}, port {}", options.address,
-               impl->server->port());
+  log::Info("gRPC listens on {}, port {}", options.address,
+            impl->server->port());
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
 

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "program/scalar_type.h"
 
@@ -130,7 +131,7 @@ absl::Status ReadGpu(const json& document, ArtifactManifest& manifest) {
 }  // namespace
 
 absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
-  const json document = json::parse(text, nullptr, false);
+  const json document = ReadJson(text);
   if (!document.is_object()) {
     return absl::InvalidArgumentError("manifest: expected a JSON object");
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "program/limits.h"
@@ -69,11 +70,10 @@ absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
           const std::string full_name = absl::StrCat(archive.folder(), name);
           ASSIGN_OR_RETURN(const std::string_view text,
                            zip.ReadChecked(full_name, kMaxConfigBytes));
-          document = json::parse(text, nullptr, false);
+          document = ReadJson(text);
         }
         MoveDevices(document, device);
-        member.text =
-            document.dump(-1, ' ', true, json::error_handler_t::replace);
+        member.text = JsonText(document, {.ascii = true});
         return member;
       });
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/json_field.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "program/own_tensor.h"
 #include "runner/program_writer.h"
@@ -45,7 +46,7 @@ std::string TreeOf(size_t inputs) {
   const json root = {{"type", "builtins.tuple"},
                      {"context", "null"},
                      {"children_spec", {positional, keywords}}};
-  return json::array({1, root}).dump();
+  return JsonText(json::array({1, root}));
 }
 
 bool IsConfig(absl::string_view name) {
@@ -78,8 +79,7 @@ absl::StatusOr<WeightlessProgram> WriteWeightlessProgram(
           [&program](absl::string_view name) -> absl::StatusOr<ChangedMember> {
             ChangedMember member;
             if (name == "models/model.json") {
-              member.text =
-                  program.dump(-1, ' ', true, json::error_handler_t::replace);
+              member.text = JsonText(program, {.ascii = true});
             } else if (IsConfig(name)) {
               member.text = R"({"config": {}})";
             } else {

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace stoker {
@@ -112,8 +113,7 @@ absl::StatusOr<std::string> TensorFileBytes(const NamedTensors& tensors) {
                     {"data_offsets", {offset, offset + tensor.byte_size}}};
     offset += tensor.byte_size;
   }
-  std::string text =
-      header.dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string text = JsonText(header);
   // The bytes begin at a multiple of 8: readers map them.
   text.append((kLengthBytes - text.size() % kLengthBytes) % kLengthBytes, ' ');
   const uint64_t length = text.size();
@@ -136,9 +136,8 @@ absl::StatusOr<NamedTensors> ParseTensorFile(const std::string& content) {
     return Wrong("header", absl::StrCat("of ", length, " bytes in a file of ",
                                         content.size()));
   }
-  const auto text = content.begin() + kLengthBytes;
-  const json header = json::parse(
-      text, text + static_cast<std::ptrdiff_t>(length), nullptr, false);
+  const json header =
+      ReadJson(std::string_view(content).substr(kLengthBytes, length));
   if (!header.is_object()) return Wrong("header", "expected a JSON object");
   const std::string_view data =
       std::string_view(content).substr(kLengthBytes + length);
