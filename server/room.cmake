@@ -22,8 +22,9 @@ function(merge_sources TARGET)
   endif()
 endfunction()
 
-# What runs at a start, for a person or for a page, and never for a request: optimising it fully
-# would take a quarter of its compile and give nobody anything.
+# A program that answers no requests: optimising it fully would take a quarter of its compile and
+# give nobody anything. Not for a part of stokerd: the linker keeps one copy of each template, and it
+# might be that part's.
 function(seldom_run TARGET)
   target_compile_options(${TARGET} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
 endfunction()
