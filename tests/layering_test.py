@@ -96,6 +96,13 @@ WALL_TIME_FILES = {
     "status/status.cc",
 }
 REAL_TIME = re.compile(r"\babsl::(Now|GetCurrentTimeNanos|SleepFor)\s*\(")
+# Templates that made a third of the object code while every file had its own copy.
+COMPILED_ONCE = (
+    (re.compile(r"<(spdlog|fmt)/|\"(spdlog|fmt)/"), "base/log.h",
+     {"base/log.h", "base/log.cc", "main/main.cc", "ctl/main.cc"}),
+    (re.compile(r"\b[Jj]son::parse\s*\(|\.dump\("), "base/json_text.h",
+     {"base/json_text.cc", "program/json_cursor.cc", "status/status_json.cc", "ctl/status_command.cc"}),
+)  # fmt: skip
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 # Libraries of their own, for who needs that part of a room only.
@@ -200,6 +207,9 @@ def file_violations(path: Path, server: Path, rooms: dict[str, Room], types: dic
                 yield f"{name}: sees {target}, but CUDA stays in {CUDA_FOLDER}"
     if room != "base" and REAL_TIME.search(COMMENT.sub("", path.read_text())):
         yield f"{name}: asks abseil for the time, expected base/clock.h"
+    for pattern, door, files in COMPILED_ONCE:
+        if name not in files and (found := pattern.search(COMMENT.sub("", path.read_text()))):
+            yield f"{name}: has {found[0]} compiled once more, expected {door}"
     if name not in WALL_TIME_FILES and WALL_TIME.search(COMMENT.sub("", path.read_text())):
         yield f"{name}: asks for the time of day, which others may step; durations are Clock::Now()'s"
 
@@ -337,6 +347,9 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("models/x.cc", "#include <prometheus/counter.h>", "prometheus-cpp or civetweb stays in metrics"),
         ("status/x.cc", "#include <civetweb.h>", "prometheus-cpp or civetweb stays in metrics"),
         ("status/x.cc", '#include "kernel_cache/k.h"', "status may not see kernel_cache"),
+        ("models/x.cc", '#include "spdlog/spdlog.h"', "expected base/log.h"),
+        ("models/x.cc", "auto j = nlohmann::json::parse(text);", "expected base/json_text.h"),
+        ("models/x.cc", "return document.dump(2);", "expected base/json_text.h"),
         ("models/x.cc", "auto t = absl::Now();", "expected base/clock.h"),
         ("models/x.cc", "absl::SleepFor(absl::Seconds(1));", "expected base/clock.h"),
         ("models/x.cc", "auto t = clock.WallNow();", "asks for the time of day"),
