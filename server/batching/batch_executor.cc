@@ -160,7 +160,7 @@ void BatchExecutor::Record(const Batch& batch,
   }
   metrics_.RecordRun(outcome.tier, report.run, batch.tasks.size(), batch.rows,
                      useful_elements, run_elements);
-  if (batch.bucket >= 0) costs_.Record(batch.bucket, report.run);
+  if (batch.bucket >= 0) costs_.Record(batch.bucket, report.run, timing.done);
   runner_.OnBatch(report);
 }
 

@@ -329,7 +329,7 @@ bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
 
 Batcher::Impl::Wait Batcher::Impl::TakeBatchLocked(
     MonotonicTime now, Job& job, std::vector<EndedTask>& ended) {
-  if (const uint64_t latest = costs.generation(); latest != planned_costs) {
+  if (const uint64_t latest = costs.Generation(now); latest != planned_costs) {
     planner.SetCosts(costs.Estimates());
     planned_costs = latest;
   }
@@ -385,7 +385,7 @@ absl::Status Batcher::RunOnDeviceThread(int thread,
 void Batcher::Stop(MonotonicTime deadline) { impl_->Stop(deadline); }
 
 void Batcher::ResetCost(int bucket, absl::Duration run) {
-  impl_->costs.Reset(bucket, run);
+  impl_->costs.Reset(bucket, run, impl_->clock.Now());
 }
 
 int Batcher::queue_length() const {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 namespace stoker {
 namespace {
 
 constexpr double kShortest = 1e-9;  // a run too short for the clock
-constexpr double kWeight = 1.0 / 8;
-constexpr double kMostChange = 2;
+constexpr double kQuick = 0.25;
 constexpr double kPublishedChange = 0.03;
 
 double Seconds(absl::Duration run) {
@@ -27,25 +27,64 @@ BucketCosts::BucketCosts(absl::Span<const ShapeBucket> buckets) {
   }
 }
 
-void BucketCosts::Record(int bucket, absl::Duration run) {
+void BucketCosts::Add(Cost& cost, double seconds) {
+  cost.runs[cost.next] = seconds;
+  cost.next = (cost.next + 1) % kRuns;
+  cost.count = std::min(cost.count + 1, kRuns);
+}
+
+double BucketCosts::Quantile(const Cost& cost, double part) {
+  std::array<double, kRuns> sorted = cost.runs;
+  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(cost.count);
+  const auto found =
+      sorted.begin() +
+      static_cast<std::ptrdiff_t>(part * static_cast<double>(cost.count - 1));
+  std::nth_element(sorted.begin(), found, end);
+  return *found;
+}
+
+void BucketCosts::Record(int bucket, absl::Duration run, MonotonicTime now) {
   absl::MutexLock lock(&mu_);
   Cost& cost = costs_[static_cast<size_t>(bucket)];
-  const double seconds = Seconds(run);
-  if (cost.seconds == 0) {
-    cost.seconds = seconds;
-  } else {
-    const double bounded = std::clamp(seconds, cost.seconds / kMostChange,
-                                      cost.seconds * kMostChange);
-    cost.seconds += (bounded - cost.seconds) * kWeight;
+  if (cost.forgotten) {
+    cost.count = cost.next = 0;
+    Add(cost, cost.seconds);
+    cost.forgotten = false;
   }
+  Add(cost, Seconds(run));
+  cost.last = now;
+  forget_at_ = std::min(forget_at_, now + kForget);
+  cost.seconds = Quantile(cost, 0.5);
   Publish(cost);
 }
 
-void BucketCosts::Reset(int bucket, absl::Duration run) {
+void BucketCosts::Reset(int bucket, absl::Duration run, MonotonicTime now) {
   absl::MutexLock lock(&mu_);
   Cost& cost = costs_[static_cast<size_t>(bucket)];
-  cost.seconds = Seconds(run);
+  cost.count = cost.next = 0;
+  cost.forgotten = false;
+  Add(cost, Seconds(run));
+  cost.last = now;
+  forget_at_ = std::min(forget_at_, now + kForget);
+  cost.seconds = cost.runs[0];
   Publish(cost);
+}
+
+uint64_t BucketCosts::Generation(MonotonicTime now) {
+  absl::MutexLock lock(&mu_);
+  if (now < forget_at_) return generation_;
+  forget_at_ = MonotonicTime::InfiniteFuture();
+  for (Cost& cost : costs_) {
+    if (cost.count == 0 || cost.forgotten) continue;
+    if (now - cost.last < kForget) {
+      forget_at_ = std::min(forget_at_, cost.last + kForget);
+      continue;
+    }
+    cost.forgotten = true;
+    cost.seconds = Quantile(cost, kQuick);
+    Publish(cost);
+  }
+  return generation_;
 }
 
 void BucketCosts::Publish(Cost& cost) {
@@ -81,13 +120,10 @@ std::vector<double> BucketCosts::Estimates() const {
 
 bool BucketCosts::Within(int bucket, absl::Duration limit) const {
   absl::MutexLock lock(&mu_);
-  const double seconds = costs_[static_cast<size_t>(bucket)].seconds;
-  return seconds > 0 && seconds < absl::ToDoubleSeconds(limit);
-}
-
-uint64_t BucketCosts::generation() const {
-  absl::MutexLock lock(&mu_);
-  return generation_;
+  const Cost& cost = costs_[static_cast<size_t>(bucket)];
+  if (cost.seconds == 0) return false;
+  const double latest = cost.runs[(cost.next + kRuns - 1) % kRuns];
+  return std::max(cost.seconds, latest) < absl::ToDoubleSeconds(limit);
 }
 
 }  // namespace stoker

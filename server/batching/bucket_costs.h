@@ -1,9 +1,18 @@
 // How long a run of each bucket takes, as measured on this machine: what the
 // planner of batches weighs.
 //
-// Thread-safe.
+// An estimate is the median of the last runs, so that what a busy machine does
+// to a few of them is not believed. And it is forgotten: a bucket that seemed
+// dear is not chosen, and would never be found to be cheap again. One that
+// hasn't run for kForget counts as quick as its quickest runs were ("optimism
+// in the face of uncertainty": Lai and Robbins, 1985), so that it is tried;
+// the next two runs that are slow correct that.
+//
+// Thread-safe. `now`: of the batcher's clock.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -11,39 +20,59 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/monotonic_time.h"
 #include "tensor/shape_bucket.h"
 
 namespace stoker {
 
 class BucketCosts {
  public:
+  static constexpr absl::Duration kForget = absl::Seconds(10);
+
   explicit BucketCosts(absl::Span<const ShapeBucket> buckets);
 
-  // One more run of the bucket. Estimates follow the last dozen runs; a run
-  // that took far longer (the machine was busy) counts as twice the estimate.
-  void Record(int bucket, absl::Duration run) ABSL_LOCKS_EXCLUDED(mu_);
+  // One more run of the bucket, which has ended now.
+  void Record(int bucket, absl::Duration run, MonotonicTime now)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // What runs in the bucket has changed, and takes this long.
-  void Reset(int bucket, absl::Duration run) ABSL_LOCKS_EXCLUDED(mu_);
+  void Reset(int bucket, absl::Duration run, MonotonicTime now)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // Seconds of a run, by bucket. One that never ran counts as no dearer than
   // the dearest smaller one that did, so that it is tried; when none ever ran,
   // all cost the same, so that as few runs as possible are made.
   std::vector<double> Estimates() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the bucket ran before and its runs take less than `limit`.
+  // Whether the bucket ran before and its runs take less than `limit`, the
+  // latest one included: a caller that lends its thread for a short run must
+  // not find out twice that it is a long one.
   bool Within(int bucket, absl::Duration limit) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Changes when an estimate has moved by a few per cent.
-  uint64_t generation() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Forgets what is due. Changes when an estimate has moved by a few per cent.
+  uint64_t Generation(MonotonicTime now) ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  static constexpr size_t kRuns = 8;
+
   struct Cost {
-    double volume = 0;     // product of the bucket's sizes
-    double seconds = 0;    // 0: never ran
+    double volume = 0;               // product of the bucket's sizes
+    std::array<double, kRuns> runs;  // the last ones, in seconds; a ring
+    size_t count = 0;                // of them
+    size_t next = 0;                 // where the next one goes
+    MonotonicTime last = MonotonicTime::InfinitePast();  // run's end
+    bool forgotten = false;
+    double seconds = 0;    // the estimate; 0: never ran
     double published = 0;  // what the last generation saw
   };
+  static void Add(Cost& cost, double seconds);
+  // The run that so large a part of the last ones is quicker than, or the one
+  // below: 0.5 for the lower median.
+  static double Quantile(const Cost& cost, double part);
   void Publish(Cost& cost) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   double EstimateLocked(const Cost& cost) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
 
   mutable absl::Mutex mu_;
+  // When the next estimate is to be forgotten, or earlier.
+  MonotonicTime forget_at_ ABSL_GUARDED_BY(mu_) =
+      MonotonicTime::InfiniteFuture();
   std::vector<Cost> costs_ ABSL_GUARDED_BY(mu_);
   uint64_t generation_ ABSL_GUARDED_BY(mu_) = 1;
 };
