@@ -104,6 +104,22 @@ def request_of(compiler: Compiler, program: tuple[Path, str]) -> Any:
     return lambda **changes: {**compiler.request(path, {symbol: 4}), **changes}
 
 
+def test_a_start_has_the_compiler_make_headers_only(scratch: Path, request_of: Any, tmp_path: Path) -> None:
+    """Code of its own would take as long as all else that a start does, and nobody would run it."""
+    calls = tmp_path / "calls"
+    compiler = tmp_path / "g++"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >>{calls}\nexec g++ "$@"\n')
+    compiler.chmod(0o700)
+    worker = Worker(scratch, STOKER_CXX=str(compiler))
+    asked = calls.read_text()
+    assert "/header.hpp" in asked and ".wrapper.cpp" not in asked and ".kernel.cpp" not in asked, asked
+    worker.send(request_of(id=1))
+    assert worker.outcome(1)["event"] == "done"
+    asked = calls.read_text()
+    assert ".wrapper.cpp" in asked and ".kernel.cpp" in asked, asked
+    assert worker.close() == 0
+
+
 def test_ready_comes_first(worker: Worker) -> None:
     assert worker.ready["event"] == "ready"
     assert worker.ready["pid"] == worker.process.pid
