@@ -119,14 +119,20 @@ make_checks() {
 # A minute of each fuzz target, from its corpus; what it finds on the way stays in build/.
 fuzz_targets=(zip_archive request_reader)
 fuzz() {
-  local target pid pids=() failed=0
+  local target i pids=() failed=0
   for target in "${fuzz_targets[@]}"; do
     mkdir -p "build/dev/found/$target"
     "build/dev/tests/fuzz/$target/${target}_fuzzer" -max_total_time=60 -print_final_stats=1 \
-      -artifact_prefix="$reports/$target-" "build/dev/found/$target" "tests/fuzz/$target/corpus" &
+      -artifact_prefix="$reports/$target-" "build/dev/found/$target" "tests/fuzz/$target/corpus" \
+      >"$reports/$target.log" 2>&1 &
     pids+=($!)
   done
-  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+  # Of one that found something, what that is; the other's last words would hide it.
+  for i in "${!pids[@]}"; do
+    wait "${pids[i]}" && continue
+    failed=1
+    tail -n 40 "$reports/${fuzz_targets[i]}.log"
+  done
   return $failed
 }
 

@@ -38,10 +38,9 @@ absl::Status InferCall::Read() {
   RETURN_IF_ERROR(ticket_.Take(request_.bytes().size()));
   request_.Scan();
   RETURN_IF_ERROR(ticket_.Take(request_.joined_bytes()));
-  const size_t left = request_.bytes_to_parse();
-  if (left == 0) return absl::OkStatus();
+  if (request_.bytes_to_parse() == 0) return absl::OkStatus();
   const size_t held = ticket_.bytes();
-  RETURN_IF_ERROR(ticket_.Take(left * RequestReader::kMaxExpansion));
+  RETURN_IF_ERROR(ticket_.Take(request_.parse_limit()));
   const bool parsed = request_.Parse();
   ticket_.Resize(held + request_.parsed_memory());
   if (parsed) return absl::OkStatus();

@@ -62,10 +62,6 @@ struct RequestView {
 
 class RequestReader {
  public:
-  // What Parse may take per byte that it parses, at most: an empty input is two
-  // bytes on the wire.
-  static constexpr size_t kMaxExpansion = 160;
-
   explicit RequestReader(const grpc::ByteBuffer& message) : bytes_(message) {}
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
@@ -74,6 +70,13 @@ class RequestReader {
   void Scan();
   // How many bytes are left for Parse; 0: the view is complete.
   size_t bytes_to_parse() const { return bytes_to_parse_; }
+  // The most memory that Parse may take of these.
+  size_t parse_limit() const {
+    return bytes_to_parse_ == 0
+               ? 0
+               : kArenaBlock + kMaxExpansion * bytes_to_parse_ +
+                     kPerRest * rests_.size();
+  }
   // Call once, unless there is nothing to parse. False: the bytes are no
   // ModelInferRequest.
   bool Parse();
@@ -102,6 +105,13 @@ class RequestReader {
 
  private:
   class Scanner;
+
+  // The largest block of an arena: of the last one little may be used.
+  static constexpr size_t kArenaBlock = 8192;
+  // Per byte that is parsed: an empty input is two on the wire.
+  static constexpr size_t kMaxExpansion = 160;
+  // A field that is left over gets a message of its own to be read into.
+  static constexpr size_t kPerRest = 512;
 
   // A field that is left to generated code, its tag included.
   struct Rest {

@@ -91,8 +91,7 @@ Reading Check(const grpc::ByteBuffer& buffer, size_t size,
   Hold(expected.has_value(), "generated code refuses what was taken");
   ModelInferRequest got = ToMessage(reader.view());
   Hold(Canonical(got) == *expected, "generated code reads other values");
-  // A small message takes a block of the arena in any case.
-  Hold(reader.parsed_memory() <= 1024 + RequestReader::kMaxExpansion * left,
+  Hold(reader.parsed_memory() <= reader.parse_limit(),
        "parsing took more memory than it may");
   if (left == 0) return Reading::kInPlace;
   return left < size ? Reading::kPartlyParsed : Reading::kParsed;
