@@ -213,25 +213,29 @@ void BucketPromoter::Promote(const WarmupStep& step, const CacheEntry& entry,
             verdict.speedup, step.request.key.Short());
 }
 
-void BucketPromoter::RetimeWhereDoubtful(const WarmupStep& step) {
+bool BucketPromoter::IsDoubtful(const WarmupStep& step) const {
+  const std::optional<Verdict> verdict =
+      evidence_.ReadVerdict(step.request.key);
+  if (!verdict.has_value() || verdict->refusal == "parity") return false;
+  if (!step.wanted && DynamicBehind(step) >= 0) return false;
+  return !verdict->clear || verdict->measured_on != version_.deps.machine;
+}
+
+void BucketPromoter::Retime(const WarmupStep& step) {
   std::optional<Verdict> verdict = evidence_.ReadVerdict(step.request.key);
-  if (!verdict.has_value()) return;
-  if (!step.wanted && DynamicBehind(step) >= 0) return;
-  const bool doubtful =
-      !verdict->clear || verdict->measured_on != version_.deps.machine;
-  if (!doubtful || verdict->refusal == "parity") return;
-  const std::optional<CacheEntry> entry =
-      version_.deps.cache->entries().Lookup(step.request.key);
-  if (!entry.has_value()) return;
-  const absl::Status timed = Retime(step, *entry, *std::move(verdict));
+  if (!verdict.has_value()) return;  // evicted meanwhile
+  const absl::Status timed = TryRetime(step, *std::move(verdict));
   if (!timed.ok() && !version_.stopping()) {
     log::Warn("{} {}: not timed again: {}", version_.spec.Label(), step.name,
               Std(timed.message()));
   }
 }
 
-absl::Status BucketPromoter::Retime(const WarmupStep& step,
-                                    const CacheEntry& entry, Verdict verdict) {
+absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
+                                       Verdict verdict) {
+  const std::optional<CacheEntry> entry =
+      version_.deps.cache->entries().Lookup(step.request.key);
+  if (!entry.has_value()) return absl::OkStatus();  // evicted meanwhile
   const BucketSlot& slot = version_.tiers.slot(step.bucket);
   ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
                    version_.tiers.Eager());
@@ -239,14 +243,15 @@ absl::Status BucketPromoter::Retime(const WarmupStep& step,
   ArtifactOpener::Opened opened;
   if (!serves) {
     ASSIGN_OR_RETURN(
-        opened, opener_.Open(step, entry, opener_.TryInChild({&entry, 1})[0]));
+        opened,
+        opener_.Open(step, *entry, opener_.TryInChild({&*entry, 1})[0]));
   }
   const std::shared_ptr<Executable> candidate =
       serves ? slot.compiled(0) : opened.executables.front();
   if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
   RETURN_IF_ERROR(
-      check_.Measure(*eager, *candidate, step.sizes, entry.bytes, verdict));
-  evidence_.WriteVerdict(entry.key, verdict);
+      check_.Measure(*eager, *candidate, step.sizes, entry->bytes, verdict));
+  evidence_.WriteVerdict(entry->key, verdict);
   log::Info("{} {}: timed again: {}", version_.spec.Label(), step.name,
             verdict.reason);
   if (serves && !verdict.promote) {
@@ -254,7 +259,7 @@ absl::Status BucketPromoter::Retime(const WarmupStep& step,
   } else if (!serves && verdict.promote) {
     const absl::StatusOr<bool> worth = BeatsDynamic(step, *candidate, verdict);
     if (worth.ok() && !*worth) return absl::OkStatus();
-    Promote(step, entry, std::move(opened), verdict);
+    Promote(step, *entry, std::move(opened), verdict);
   }
   return absl::OkStatus();
 }

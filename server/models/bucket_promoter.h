@@ -41,9 +41,11 @@ class BucketPromoter {
   // `tried`: ArtifactOpener::TryInChild's.
   void Settle(const WarmupStep& step, const CacheEntry& entry,
               const absl::Status& tried);
-  // Times again what was timed on another machine, or without a clear outcome,
-  // and promotes or demotes by it. Does nothing with others.
-  void RetimeWhereDoubtful(const WarmupStep& step);
+  // Whether the bucket was timed on another machine, or without a clear
+  // outcome.
+  bool IsDoubtful(const WarmupStep& step) const;
+  // Times it again, and promotes or demotes by it.
+  void Retime(const WarmupStep& step);
 
  private:
   using Executables = std::vector<std::shared_ptr<Executable>>;
@@ -55,8 +57,7 @@ class BucketPromoter {
   // Gathers the evidence on an opened candidate and keeps it.
   absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
                                 Executable& candidate);
-  absl::Status Retime(const WarmupStep& step, const CacheEntry& entry,
-                      Verdict verdict);
+  absl::Status TryRetime(const WarmupStep& step, Verdict verdict);
   // The slot of the dynamic form that serves a bucket without code of its own;
   // -1: eager does.
   int DynamicBehind(const WarmupStep& step) const;

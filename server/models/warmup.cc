@@ -1,11 +1,15 @@
 #include "models/warmup.h"
 
+#include <algorithm>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "base/absl_view.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -15,6 +19,15 @@
 #include "planning/parity_cases.h"
 
 namespace stoker {
+namespace {
+
+// Timing takes the device for seconds, so it waits until no request has come
+// for this long...
+constexpr absl::Duration kQuiet = absl::Seconds(2);
+// ...or, of a version that is never left alone, for this.
+constexpr absl::Duration kPatience = absl::Minutes(10);
+
+}  // namespace
 
 Warmup::Warmup(const VersionParts& version)
     : version_(version),
@@ -197,12 +210,33 @@ void Warmup::RetimeDoubtful() {
   if (!version_.deps.verify_promotions || version_.deps.cache == nullptr) {
     return;
   }
+  const MonotonicTime latest = version_.deps.clock->Now() + kPatience;
   for (const WarmupStep& step : version_.plan) {
+    if (!promoter_.IsDoubtful(step)) continue;
+    AwaitQuiet(latest);
     if (version_.stopping()) break;
-    promoter_.RetimeWhereDoubtful(step);
+    promoter_.Retime(step);
   }
   if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
   graphs_.CaptureAll();  // of what was promoted only now
+}
+
+void Warmup::AwaitQuiet(MonotonicTime latest) const {
+  Clock& clock = *version_.deps.clock;
+  absl::Mutex mu;
+  bool stopped = false;  // guarded by mu
+  const std::stop_callback stop(version_.stop, [&mu, &stopped] {
+    absl::MutexLock lock(&mu);
+    stopped = true;
+  });
+  absl::MutexLock lock(&mu);
+  bool quiet = false;
+  while (!quiet && !stopped && clock.Now() < latest) {
+    const uint64_t arrivals = version_.batcher.arrivals();
+    clock.AwaitWithDeadline(&mu, absl::Condition(&stopped),
+                            std::min(clock.Now() + kQuiet, latest));
+    quiet = version_.batcher.arrivals() == arrivals;
+  }
 }
 
 }  // namespace stoker

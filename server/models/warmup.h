@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "base/monotonic_time.h"
 #include "models/artifact_opener.h"
 #include "models/bucket_compiles.h"
 #include "models/bucket_promoter.h"
@@ -35,8 +36,8 @@ class Warmup {
   // Settles every bucket that is left: compile, open, check, promote or stay
   // eager. Returns when all are settled, or stopped.
   void Run();
-  // Times again what was timed on another machine, or without a clear outcome;
-  // promotes and demotes by it.
+  // Times again what was timed on another machine, or without a clear outcome,
+  // where requests leave the device for a while; promotes and demotes by it.
   void RetimeDoubtful();
 
   // Whether a bucket that Run left because it didn't pay back does by now. Once
@@ -60,6 +61,8 @@ class Warmup {
   absl::Status RequireCache(absl::Span<const WarmupStep* const> missing) const;
   // Opens the eager form and runs it once on the smallest shape.
   absl::Status ProveEager();
+  // Returns when no request has come for a while, at `latest`, or when stopped.
+  void AwaitQuiet(MonotonicTime latest) const;
   // FAILED_PRECONDITION when what model.yaml says of padding is wrong.
   absl::Status ProvePadding(Executable& eager);
 

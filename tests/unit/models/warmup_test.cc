@@ -22,6 +22,7 @@
 #include "models/reference_run.h"
 #include "models/version_labels.h"
 #include "planning/note_names.h"
+#include "promotion/verdict.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_compiler.h"
 #include "tests/fakes/fake_program_loader.h"
@@ -195,6 +196,81 @@ TEST_F(WarmupTest, StoppedItLoadsNothing) {
   version_->StopWarmup();
   EXPECT_EQ(version_->Load().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(Slot(0).state, BucketState::kPending);
+}
+
+// Timing takes the device for seconds.
+class RetimingTest : public WarmupTest {
+ protected:
+  // What was timed on another machine, loaded on this one.
+  RetimingTest() {
+    deps_.placement = {.places = {{"cpu", &exact_, &turns_}}};
+    deps_.verify_promotions = true;
+    Serve();
+    EXPECT_EQ(MeasuredOn(0), "here");
+    deps_.machine = "there";
+    Load();
+    job_ = Thread("warm-up", [this] { version_->warmup().RetimeDoubtful(); });
+  }
+  ~RetimingTest() override {
+    version_->Stop(MonotonicTime::InfinitePast());
+    job_.Join();
+  }
+
+  std::string MeasuredOn(size_t step) const {
+    const ArtifactKey key = MakeWarmupPlan(*spec_, 1, {})[step].request.key;
+    Verdict verdict;
+    EXPECT_TRUE(ParseVerdict(
+        *cache_->facts().ReadNote(key, VerdictNoteName(*spec_)), verdict));
+    return verdict.measured_on;
+  }
+  // Two seconds with a request.
+  void Traffic() {
+    BlockUntilItWaits();
+    EXPECT_TRUE(AskForRows(*version_, 2).ok());
+    clock_.Advance(absl::Seconds(2));
+  }
+  void Quiet() {
+    BlockUntilItWaits();
+    clock_.Advance(absl::Seconds(2));
+  }
+  // The other that waits is the batcher's timer.
+  void BlockUntilItWaits() { clock_.BlockUntilWaiters(2); }
+
+  FakeProgramLoader exact_;
+  Thread job_;
+};
+
+TEST_F(RetimingTest, WaitsUntilRequestsLeaveTheDeviceAlone) {
+  for (int i = 0; i < 5; ++i) Traffic();
+  BlockUntilItWaits();
+  EXPECT_EQ(MeasuredOn(0), "here");
+  Quiet();
+  BlockUntilItWaits();
+  EXPECT_EQ(MeasuredOn(0), "there");
+  // For each bucket.
+  Traffic();
+  BlockUntilItWaits();
+  EXPECT_EQ(MeasuredOn(1), "here");
+  Quiet();
+  job_.Join();
+  EXPECT_EQ(MeasuredOn(1), "there");
+}
+
+TEST_F(RetimingTest, WaitsForTenMinutesAtMost) {
+  for (int i = 0; i < 299; ++i) Traffic();
+  BlockUntilItWaits();
+  EXPECT_EQ(MeasuredOn(0), "here");
+  Traffic();
+  job_.Join();
+  EXPECT_EQ(MeasuredOn(0), "there");
+  EXPECT_EQ(MeasuredOn(1), "there");
+}
+
+TEST_F(RetimingTest, EndsWithItsVersion) {
+  BlockUntilItWaits();
+  version_->StopWarmup();
+  job_.Join();
+  EXPECT_EQ(MeasuredOn(0), "here");
 }
 
 // A run in float64 may take ten minutes; nobody waits for it, and that it was
