@@ -33,14 +33,14 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("ignore", DeprecationWarning)
     toolchain.prepare_environment(options.scratch)
     with claimed(options.scratch) as work, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
-        prewarm(options.scratch, work)
+        headers = prewarm(options.scratch, work)
         import torch
 
         if limits.threads() > 1:
             print(f"{limits.threads()} threads run: forking is at risk", file=sys.stderr, flush=True)
         ready = {"event": "ready", "pid": os.getpid(), "torch": torch.__version__}
         send(options.reply_fd, {**ready, "seconds": round(time.monotonic() - started, 3)})
-        parent.Worker(options.reply_fd, work).run()
+        parent.Worker(options.reply_fd, work, headers).run()
     return 0
 
 

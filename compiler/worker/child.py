@@ -21,15 +21,20 @@ NICENESS = 10  # of a job: requests that are served meanwhile come first
 PR_SET_PDEATHSIG = 1
 
 
+def die_with(parent: int) -> None:
+    """Has this process, which was just forked, end when its parent does."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
 def be_child(job: Job, work: Path, parent: int, replies: int, log: int, inherited: list[int]) -> NoReturn:
     """Runs the job in the forked child and ends the process."""
     status = 1
     try:
         os.setpgid(0, 0)
         os.nice(NICENESS)
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+        die_with(parent)
         for descriptor in inherited:
             os.close(descriptor)
         os.dup2(log, 1)

@@ -1,9 +1,9 @@
 """The compile worker: a warm parent that forks one child per job.
 
-Most of what Inductor spends on a small model is first-use set-up: imports, pattern matchers,
-precompiled headers. The parent pays it once, by compiling a small program, and each child inherits
-it; torch's state between compiles, which changes the next one, stays in the child. The parent
-therefore never starts a thread, never touches a GPU and never compiles anything that a job sent.
+Most of what Inductor spends on a small model is first-use set-up: imports, pattern matchers, precompiled
+headers. The parent pays it once, by taking a small program as far as C++, and each child inherits it;
+torch's state between compiles, which changes the next one, stays in the child. The parent therefore
+never starts a thread, never touches a GPU and never compiles anything that a job sent.
 
 A child leads a process group of its own, so that its C++ compilers end with it, and dies with the
 parent. The parent alone talks to stokerd: replies of one job can't be torn or doubled.
@@ -62,12 +62,14 @@ class Child:
 class Worker:
     """Reads jobs from descriptor 0, writes replies to `reply_fd`; `run` returns when stdin closes.
 
-    Each job generates its code in a folder of its own in `work`.
+    Each job generates its code in a folder of its own in `work`. `headers` is the process group that makes the
+    precompiled headers, and ends with this process.
     """
 
-    def __init__(self, reply_fd: int, work: Path) -> None:
+    def __init__(self, reply_fd: int, work: Path, headers: int) -> None:
         self._reply_fd = reply_fd
         self._work = work
+        self._headers = headers  # 0 once they are made, and that was noticed
         self._children: dict[int, Child] = {}  # by process id
         self._selector = selectors.DefaultSelector()
         self._partial_input = b""
@@ -83,6 +85,8 @@ class Worker:
                 self._enforce_limits()
                 self._reap()
         finally:
+            if self._headers:
+                _kill_group(self._headers)
             for child in self._children.values():
                 _kill_group(child.pid)
             while self._children:
@@ -199,9 +203,11 @@ class Worker:
             self._bury(pid, status)
 
     def _bury(self, pid: int, status: int, reply: bool = True) -> None:
-        """Cleans up after a process that has ended: a job, or an orphan of one."""
+        """Cleans up after a process that has ended: a job, an orphan of one, or who made headers."""
         child = self._children.pop(pid, None)
         if child is None:
+            if pid == self._headers:
+                self._headers = 0
             return
         _kill_group(pid)  # its compilers, when it left any
         # Everything that it said is in the pipes. An orphan that was just killed may still hold the

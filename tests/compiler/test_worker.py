@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import torch
 from compiler.job import protocol, toolchain
 from compiler.job.manifest import file_record
 from tests.compiler.conftest import ROOT, Compiler
+from tests.integration.daemon import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -42,6 +44,7 @@ class Worker:
         os.close(send)
         self.replies = os.fdopen(receive)
         self.ready = self.event()
+        self.makers = self.children()  # of headers
 
     def event(self) -> dict[str, Any]:
         line = self.replies.readline()
@@ -63,8 +66,11 @@ class Worker:
         while (event := self.event()) != {"event": "phase", "id": job_id, "phase": "load"}:
             assert event["event"] == "phase", event
 
+    def jobs(self) -> list[int]:
+        """The processes that it forked for jobs."""
+        return [child for child in self.children() if child not in self.makers]
+
     def children(self) -> list[int]:
-        """The processes that it forked."""
         found = []
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
@@ -104,20 +110,66 @@ def request_of(compiler: Compiler, program: tuple[Path, str]) -> Any:
     return lambda **changes: {**compiler.request(path, {symbol: 4}), **changes}
 
 
-def test_a_start_has_the_compiler_make_headers_only(scratch: Path, request_of: Any, tmp_path: Path) -> None:
-    """Code of its own would take as long as all else that a start does, and nobody would run it."""
-    calls = tmp_path / "calls"
+def test_a_start_makes_headers_beside_the_first_job(tmp_path: Path, request_of: Any) -> None:
+    """Nobody waits for them before they are needed, and code of its own, which nobody would run, is not compiled."""
+    calls, complaints = tmp_path / "calls", tmp_path / "complaints"
     compiler = tmp_path / "g++"
-    compiler.write_text(f'#!/bin/sh\necho "$@" >>{calls}\nexec g++ "$@"\n')
+    compiler.write_text(f'#!/bin/sh\necho "$@" >>{calls}\nexec g++ -Winvalid-pch "$@" 2>>{complaints}\n')
     compiler.chmod(0o700)
+    scratch = tmp_path / "scratch"
     worker = Worker(scratch, STOKER_CXX=str(compiler))
-    asked = calls.read_text()
-    assert "/header.hpp" in asked and ".wrapper.cpp" not in asked and ".kernel.cpp" not in asked, asked
-    worker.send(request_of(id=1))
+    assert not list(scratch.glob("headers/*/*.gch"))
+    worker.send(request_of(id=1, scratch=str(scratch), factors=factors_of_a_daemon()))
     assert worker.outcome(1)["event"] == "done"
-    asked = calls.read_text()
-    assert ".wrapper.cpp" in asked and ".kernel.cpp" in asked, asked
+    asked = calls.read_text().splitlines()
+    assert sum("-x c++-header" in line for line in asked) == 2, asked
+    assert sum(".wrapper.cpp" in line for line in asked) == 1, asked
+    assert sum(".kernel.cpp" in line for line in asked) == 1, asked
+    # Of a header that was made with other flags.
+    assert "not used because" not in complaints.read_text()
     assert worker.close() == 0
+
+
+def factors_of_a_daemon() -> dict[str, str]:
+    """TorchInductor's options as stokerd sends them."""
+    source = (ROOT / "server/planning/warmup_plan.cc").read_text()
+    table = source[source.index("kInductorOptions[]") : source.index("};", source.index("kInductorOptions[]"))]
+    found = re.findall(r'\{"([\w.]+)", "((?:[^"\\]|\\.)*)"\}', table)
+    assert len(found) > 3, table
+    return {f"inductor.{name}": value.replace('\\"', '"') for name, value in found}
+
+
+def test_a_start_that_is_killed_leaves_no_half_of_a_header(tmp_path: Path, request_of: Any) -> None:
+    """g++ fails on one, and it would stay for all that come after."""
+    scratch = tmp_path / "scratch"
+    worker = Worker(scratch)
+    eventually(lambda: bool(list(scratch.glob("headers/*/*.partial.*"))), "a header is begun")
+    makers = worker.makers
+    worker.process.kill()
+    worker.process.wait(60)
+    worker.replies.close()
+    for maker in makers:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(maker, signal.SIGKILL)
+    worker = Worker(scratch)
+    worker.send(request_of(id=1, scratch=str(scratch)))
+    assert worker.outcome(1)["event"] == "done"
+    assert not list(scratch.glob("headers/*/*.partial.*"))
+    assert worker.close() == 0
+
+
+def test_a_worker_that_is_closed_ends_who_makes_headers(tmp_path: Path) -> None:
+    worker = Worker(tmp_path / "scratch")
+    (maker,) = worker.makers
+    assert worker.close() == 0
+
+    def ended() -> bool:
+        try:
+            return "\nState:\tZ" in Path(f"/proc/{maker}/status").read_text()
+        except OSError:
+            return True
+
+    eventually(ended, "it ends")
 
 
 def test_ready_comes_first(worker: Worker) -> None:
@@ -248,7 +300,7 @@ def test_crash(worker: Worker, request_of: Any) -> None:
     request = request_of()
     worker.send(request)
     worker.await_phase(request["id"])
-    (child,) = worker.children()
+    (child,) = worker.jobs()
     os.kill(child, signal.SIGSEGV)
     failed = worker.outcome(request["id"])
     assert failed["kind"] == "crashed" and "SIGSEGV" in failed["message"]
@@ -267,7 +319,7 @@ def test_closing_stdin_ends_the_worker_and_its_jobs(scratch: Path, request_of: A
     request = request_of()
     worker.send(request)
     worker.await_phase(request["id"])
-    (child,) = worker.children()
+    (child,) = worker.jobs()
     assert worker.close() == 0
     assert not Path(f"/proc/{child}").exists()
     assert not list((scratch / "work").glob(f"*/{child}"))
