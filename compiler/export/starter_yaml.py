@@ -60,7 +60,7 @@ def starter_yaml(description: Description) -> str:
         lines += _input_lines(description)
     if description.dimensions:
         lines += [
-            "# The sizes to compile: every combination of these lists.",
+            "# The sizes that requests are padded to, and compiled for: every combination of these lists.",
             "buckets:",
             *(f"  {d.name}: {_list(buckets_of(d, description))}" for d in description.dimensions),
             "# What a request gets that fits no bucket: eager (slower) or reject.",
@@ -68,7 +68,14 @@ def starter_yaml(description: Description) -> str:
         ]
     lines += [
         "# false: never compile, serve the exported program as it is.",
-        "compile: true",
+        *(
+            [
+                "# auto: code for any size first, then a bucket's own as long as that is faster. true: for each bucket.",
+                "compile: {dynamic: auto}",
+            ]
+            if description.dimensions
+            else ["compile: true"]
+        ),
         "# Threads of one instance; 0 divides the cores by the instances.",
         "threads: 0",
         "# Copies that run side by side; weights are shared.",

@@ -154,6 +154,7 @@ void Daemon::OpenModels() {
   options.cores = UsableCores();
   options.toolchain = toolchain_;
   options.verify_promotions = options_.promotion_checks;
+  options.compiles = !options_.compiler_python.empty();
   options.require_cache = options_.require_cache;
   options.trust_verdicts = !options_.recheck_promotions;
   options.first_run = first_run_.get();

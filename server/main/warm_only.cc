@@ -25,6 +25,7 @@ bool IsRefused(const BucketStatus& bucket) {
     case FallbackReason::kProfit:
     case FallbackReason::kParity:
     case FallbackReason::kDynamicOnly:
+    case FallbackReason::kDynamicUntried:
     case FallbackReason::kDynamicTie:
       return true;
     default:

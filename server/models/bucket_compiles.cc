@@ -33,6 +33,12 @@ BucketCompiles::BucketCompiles(const VersionParts& version,
       inbox_(std::make_shared<Inbox>(version.plan.size())) {}
 
 void BucketCompiles::Want(std::vector<const WarmupStep*> steps) {
+  steps = InOrder(std::move(steps));
+  wanted_.assign(steps.begin(), steps.end());
+}
+
+std::vector<const WarmupStep*> BucketCompiles::InOrder(
+    std::vector<const WarmupStep*> steps) const {
   std::vector<uint64_t> demand(version_.plan.size(), 0);
   if (version_.deps.traffic != nullptr) {
     for (const ShapeCount& shape : version_.deps.traffic->Read().requests) {
@@ -49,7 +55,7 @@ void BucketCompiles::Want(std::vector<const WarmupStep*> steps) {
                         return demand[static_cast<size_t>(a->bucket)] >
                                demand[static_cast<size_t>(b->bucket)];
                       });
-  wanted_.assign(steps.begin(), steps.end());
+  return steps;
 }
 
 void BucketCompiles::SubmitAllowed() {

@@ -28,7 +28,10 @@ class BucketCompiles {
   // `promoter` outlives this object, as does what `version` refers to.
   BucketCompiles(const VersionParts& version, BucketPromoter& promoter);
 
-  // What the cache lacks; called once.
+  // What traffic asks for most comes first.
+  std::vector<const WarmupStep*> InOrder(
+      std::vector<const WarmupStep*> steps) const;
+  // What the cache lacks; called when nothing is wanted any more.
   void Want(std::vector<const WarmupStep*> steps);
   // Submits all that may be compiled by now; what never may stays on the tier
   // below.

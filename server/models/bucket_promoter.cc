@@ -63,8 +63,21 @@ void BucketPromoter::Refuse(const WarmupStep& step, FallbackReason reason,
 
 bool BucketPromoter::LeaveUnwanted(const WarmupStep& step) {
   if (step.wanted || DynamicBehind(step) < 0) return false;
-  version_.tiers.Demote(step.bucket, FallbackReason::kDynamicOnly,
-                        "model.yaml says 'dynamic: only'");
+  if (version_.spec.compile.dynamic == DynamicForms::kInstead) {
+    version_.tiers.Demote(step.bucket, FallbackReason::kDynamicOnly,
+                          "model.yaml says 'dynamic: only'");
+    return true;
+  }
+  const std::optional<Verdict> verdict =
+      evidence_.ReadVerdict(step.request.key);
+  if (!verdict.has_value() || !verdict->promote ||
+      !IsCompared(step, *verdict)) {
+    version_.tiers.Demote(step.bucket, FallbackReason::kDynamicUntried,
+                          "the form serves it; code of its own was not tried");
+    return true;
+  }
+  if (verdict->over_dynamic->faster) return false;
+  LeaveToDynamic(step, *verdict);
   return true;
 }
 
@@ -217,7 +230,10 @@ bool BucketPromoter::IsDoubtful(const WarmupStep& step) const {
   const std::optional<Verdict> verdict =
       evidence_.ReadVerdict(step.request.key);
   if (!verdict.has_value() || verdict->refusal == "parity") return false;
-  if (!step.wanted && DynamicBehind(step) >= 0) return false;
+  if (!step.dynamic() && DynamicBehind(step) >= 0 &&
+      version_.tiers.slot(step.bucket).Read().state == BucketState::kDynamic) {
+    return false;
+  }
   return !verdict->clear || verdict->measured_on != version_.deps.machine;
 }
 
@@ -249,8 +265,14 @@ absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
   const std::shared_ptr<Executable> candidate =
       serves ? slot.compiled(0) : opened.executables.front();
   if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
-  RETURN_IF_ERROR(
-      check_.Measure(*eager, *candidate, step.sizes, entry->bytes, verdict));
+  const bool promoted = verdict.promote;
+  RETURN_IF_ERROR(check_.Measure(*eager, *candidate, step.sizes, entry->bytes,
+                                 ProfitOptions(), verdict));
+  if (!verdict.clear) {
+    // Noise took part in it: nothing changes for what it says.
+    verdict.promote = promoted;
+    verdict.refusal = promoted ? "" : "profit";
+  }
   evidence_.WriteVerdict(entry->key, verdict);
   log::Info("{} {}: timed again: {}", version_.spec.Label(), step.name,
             verdict.reason);

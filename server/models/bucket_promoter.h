@@ -33,8 +33,9 @@ class BucketPromoter {
         check_(check),
         evidence_(evidence) {}
 
-  // Settles a bucket that needs no code of its own, because a dynamic form
-  // takes it and nobody asked for more: false where that isn't so.
+  // Settles a bucket that needs no code of its own now, because a dynamic form
+  // takes it, and nobody asked for more or nothing is known to be faster: false
+  // where that isn't so.
   bool LeaveUnwanted(const WarmupStep& step);
   // Whether Settle would only have to open the entry, and measure nothing.
   bool IsKnown(const WarmupStep& step) const;

@@ -18,6 +18,9 @@ namespace {
 
 // How long timing holds the device thread at a stretch.
 constexpr absl::Duration kStretch = absl::Milliseconds(20);
+// Somebody waits for the first timing of a bucket: what it leaves undecided is
+// timed again when nobody does.
+constexpr absl::Duration kFirstLook = absl::Seconds(1);
 // A model that runs for minutes is compared on two cases instead of all.
 constexpr absl::Duration kParityPatience = absl::Minutes(1);
 constexpr size_t kFewestCases = 2;
@@ -227,6 +230,7 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
 absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
                                      const ShapeBucket& bucket,
                                      int64_t candidate_bytes,
+                                     const ProfitOptions& options,
                                      Verdict& verdict) const {
   const ModelSpec& spec = *deps_.spec;
   std::vector<DimensionSizes> timed = {bucket.sizes};
@@ -238,12 +242,12 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
   std::optional<Verdict> worst;
   for (const DimensionSizes& sizes : timed) {
     ASSIGN_OR_RETURN(const ProfitMeasurement measured,
-                     Time(eager, candidate, sizes));
+                     Time(eager, candidate, sizes, options));
     Verdict judged = verdict;
     JudgeProfit(measured,
                 {.incumbent_bytes = spec.weights_bytes,
                  .candidate_bytes = candidate_bytes},
-                ProfitOptions(), judged);
+                options, judged);
     if (timed.size() > 1) {
       absl::StrAppend(&judged.reason, ", at ",
                       BucketName({sizes}, spec.DimensionNames()));
@@ -264,11 +268,11 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
 
 absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
     Executable& incumbent, Executable& candidate,
-    const DimensionSizes& sizes) const {
+    const DimensionSizes& sizes, const ProfitOptions& options) const {
   const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
   ProfitMeasurement measured;
   const MonotonicTime start = deps_.clock->Now();
-  while (!IsEnough(measured, deps_.clock->Now() - start, ProfitOptions())) {
+  while (!IsEnough(measured, deps_.clock->Now() - start, options)) {
     RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) {
       return MeasurePairs(incumbent, candidate, context, inputs, *deps_.clock,
                           kStretch, measured);
@@ -280,7 +284,7 @@ absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
 absl::StatusOr<OverDynamic> CandidateCheck::Compare(
     Executable& form, Executable& candidate, const ShapeBucket& bucket) const {
   ASSIGN_OR_RETURN(const ProfitMeasurement measured,
-                   Time(form, candidate, bucket.sizes));
+                   Time(form, candidate, bucket.sizes, ProfitOptions()));
   const SpeedupInterval speedup = EstimateSpeedup(measured);
   OverDynamic over;
   over.speedup = speedup.median;
@@ -297,8 +301,8 @@ absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::Check(
   evidence.verdict.atol = deps_.spec->parity.atol;
   RETURN_IF_ERROR(CheckParity(eager, candidate, bucket, recorded, evidence));
   if (evidence.verdict.refusal.empty()) {
-    RETURN_IF_ERROR(
-        Measure(eager, candidate, bucket, candidate_bytes, evidence.verdict));
+    RETURN_IF_ERROR(Measure(eager, candidate, bucket, candidate_bytes,
+                            {.budget = kFirstLook}, evidence.verdict));
   }
   return evidence;
 }

@@ -65,7 +65,7 @@ class CandidateCheck {
   // the figures of the worst.
   absl::Status Measure(Executable& eager, Executable& candidate,
                        const ShapeBucket& bucket, int64_t candidate_bytes,
-                       Verdict& verdict) const;
+                       const ProfitOptions& options, Verdict& verdict) const;
 
   // Whether the bucket's own code is faster than a dynamic form's.
   absl::StatusOr<OverDynamic> Compare(Executable& form, Executable& candidate,
@@ -87,7 +87,8 @@ class CandidateCheck {
                           absl::Span<const Recorded> recorded) const;
   absl::StatusOr<ProfitMeasurement> Time(Executable& incumbent,
                                          Executable& candidate,
-                                         const DimensionSizes& sizes) const;
+                                         const DimensionSizes& sizes,
+                                         const ProfitOptions& options) const;
   // Adds what comes of it to the evidence.
   absl::Status TryCase(Executable& eager, Executable& candidate,
                        const ShapeBucket& bucket, const Case& one,

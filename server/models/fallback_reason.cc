@@ -12,6 +12,7 @@ std::string_view FallbackReasonName(FallbackReason reason) {
     case FallbackReason::kNoCache:
       return "";
     case FallbackReason::kDynamicOnly:
+    case FallbackReason::kDynamicUntried:
     case FallbackReason::kDynamicTie:
       return "dynamic";
     case FallbackReason::kBudget:

@@ -10,13 +10,14 @@
 namespace stoker {
 
 enum class FallbackReason {
-  kNone,         // it has, or that isn't settled yet
-  kDisabled,     // model.yaml says 'compile: false'
-  kNoCache,      // there is no kernel cache on this host
-  kDynamicOnly,  // model.yaml says 'dynamic: only', and a dynamic form takes it
-  kDynamicTie,   // a dynamic form is as fast
-  kBudget,       // `budget_seconds` are spent
-  kPayback,      // beyond `pays_back_within`
+  kNone,            // it has, or that isn't settled yet
+  kDisabled,        // model.yaml says 'compile: false'
+  kNoCache,         // there is no kernel cache on this host
+  kDynamicOnly,     // model.yaml says 'dynamic: only', and a form takes it
+  kDynamicUntried,  // 'dynamic: auto': a form takes it, nothing else was tried
+  kDynamicTie,      // a dynamic form is as fast
+  kBudget,          // `budget_seconds` are spent
+  kPayback,         // beyond `pays_back_within`
   kNoCompiler,
   kTimeout,  // of the compile
   kMemory,   // of the compile, of the disk or of the device

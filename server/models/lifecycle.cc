@@ -223,7 +223,7 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
                events->Post([this, weak] {
                  if (const auto known = weak.lock()) WarmedUp(*known);
                });
-               version->warmup().RetimeDoubtful();
+               version->warmup().Improve();
              });
 }
 

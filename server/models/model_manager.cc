@@ -22,6 +22,7 @@ VersionDeps DepsOf(const ModelManagerOptions& options, KernelCache* cache,
   deps.cores = options.cores;
   deps.toolchain = options.toolchain;
   deps.verify_promotions = options.verify_promotions;
+  deps.compiles = options.compiles;
   deps.require_cache = options.require_cache;
   deps.trust_verdicts = options.trust_verdicts;
   deps.first_run = options.first_run;

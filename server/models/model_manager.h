@@ -67,6 +67,7 @@ struct ModelManagerOptions {
   int cores = 1;                  // of this host
   Toolchain toolchain;            // what compiled code is made by and for
   bool verify_promotions = true;  // parity and profit checks before promotion
+  bool compiles = true;           // false: this host never does
   // A version with a bucket that is not in the cache is not loaded.
   bool require_cache = false;
   // Whether verdicts that are stored beside artifacts are taken for granted.

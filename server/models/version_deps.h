@@ -24,6 +24,8 @@ class ReferenceRun;
 struct VersionDeps {
   KernelCache* cache = nullptr;  // null: no cache on this host, eager only
   Compiler* compiler = nullptr;  // null with a null cache
+  // False: this host compiles nothing (--frozen), and the compiler says so.
+  bool compiles = true;
   Placement placement;           // of this version
   Clock* clock = nullptr;
   // The version's own series end with it.

@@ -27,10 +27,22 @@ constexpr absl::Duration kQuiet = absl::Seconds(2);
 // ...or, of a version that is never left alone, for this.
 constexpr absl::Duration kPatience = absl::Minutes(10);
 
+std::vector<WarmupStep> OwnCode(const VersionParts& version) {
+  std::vector<WarmupStep> steps;
+  if (version.spec.compile.dynamic != DynamicForms::kFirst) return steps;
+  for (const WarmupStep& step : version.plan) {
+    if (step.wanted) continue;
+    steps.push_back(step);
+    steps.back().wanted = true;
+  }
+  return steps;
+}
+
 }  // namespace
 
 Warmup::Warmup(const VersionParts& version)
     : version_(version),
+      own_code_(OwnCode(version)),
       opener_(version),
       check_({.spec = &version.spec,
               .layout = &version.layout,
@@ -177,19 +189,26 @@ absl::Status Warmup::ProvePadding(Executable& eager) {
 
 void Warmup::Run() {
   version_.tiers.BeginPace();
+  std::vector<const WarmupStep*> steps = Steps(/*dynamic=*/true);
+  for (const WarmupStep* step : Steps(/*dynamic=*/false)) steps.push_back(step);
+  SettleAll(steps);
+  if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
+  // With the memory that eager had.
+  graphs_.CaptureAll();
+}
+
+void Warmup::SettleAll(absl::Span<const WarmupStep* const> steps) {
   std::vector<const WarmupStep*> missing;
-  for (const bool dynamic : {true, false}) {
-    for (const WarmupStep* step : Steps(dynamic)) {
-      if (version_.stopping()) return;
-      if (version_.tiers.slot(step->bucket).settled()) continue;
-      if (promoter_.LeaveUnwanted(*step)) continue;
-      const std::optional<CacheEntry> entry =
-          version_.deps.cache->entries().Lookup(step->request.key);
-      if (entry.has_value()) {
-        promoter_.Settle(*step, *entry, opener_.TryInChild({&*entry, 1})[0]);
-      } else {
-        missing.push_back(step);
-      }
+  for (const WarmupStep* step : steps) {
+    if (version_.stopping()) return;
+    if (version_.tiers.slot(step->bucket).settled()) continue;
+    if (promoter_.LeaveUnwanted(*step)) continue;
+    const std::optional<CacheEntry> entry =
+        version_.deps.cache->entries().Lookup(step->request.key);
+    if (entry.has_value()) {
+      promoter_.Settle(*step, *entry, opener_.TryInChild({&*entry, 1})[0]);
+    } else {
+      missing.push_back(step);
     }
   }
   compiles_.Want(std::move(missing));
@@ -201,24 +220,52 @@ void Warmup::Run() {
     }
     compiles_.SubmitAllowed();
   }
-  if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
-  // With the memory that eager had.
-  graphs_.CaptureAll();
 }
 
-void Warmup::RetimeDoubtful() {
-  if (!version_.deps.verify_promotions || version_.deps.cache == nullptr) {
-    return;
-  }
+void Warmup::Improve() {
+  if (version_.deps.cache == nullptr) return;
   const MonotonicTime latest = version_.deps.clock->Now() + kPatience;
+  if (version_.deps.verify_promotions) RetimeDoubtful(latest);
+  if (version_.deps.compiles) TryOwnCode(latest);
+  if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
+  graphs_.CaptureAll();  // of what was promoted only now
+}
+
+void Warmup::TryOwnCode(MonotonicTime latest) {
+  std::vector<const WarmupStep*> steps;
+  for (const WarmupStep& step : own_code_) steps.push_back(&step);
+  const WarmupStep* in_vain = nullptr;
+  std::string why;
+  for (const WarmupStep* step : compiles_.InOrder(std::move(steps))) {
+    BucketSlot& slot = version_.tiers.slot(step->bucket);
+    if (slot.Read().fallback == FallbackReason::kDynamicUntried) {
+      if (in_vain != nullptr) {
+        version_.tiers.Demote(
+            step->bucket, FallbackReason::kDynamicTie,
+            absl::StrCat("not compiled, like ", in_vain->name, ", ", why));
+        continue;
+      }
+      AwaitQuiet(latest);
+      if (version_.stopping()) return;
+      slot.SetState(BucketState::kPending);
+      const WarmupStep* const one[] = {step};
+      SettleAll(one);
+      if (version_.stopping()) return;
+    }
+    if (slot.Read().state != BucketState::kCompiled) {
+      in_vain = step;
+      why = slot.Read().detail;
+    }
+  }
+}
+
+void Warmup::RetimeDoubtful(MonotonicTime latest) {
   for (const WarmupStep& step : version_.plan) {
     if (!promoter_.IsDoubtful(step)) continue;
     AwaitQuiet(latest);
     if (version_.stopping()) break;
     promoter_.Retime(step);
   }
-  if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
-  graphs_.CaptureAll();  // of what was promoted only now
 }
 
 void Warmup::AwaitQuiet(MonotonicTime latest) const {

@@ -2,7 +2,7 @@
 // compiled, and settles every bucket, with code of its own or without. A job
 // with a beginning and an end, behind traffic once Load is through.
 //
-// Load, Run and RetimeDoubtful are called once each, in this order, on one
+// Load, Run and Improve are called once each, in this order, on one
 // thread, which they block; the other methods from any. When the version's
 // `stop` is requested they return soon: what runs in a child process is killed,
 // waits end, and of timing and checking no run begins any more. A run that has
@@ -36,9 +36,11 @@ class Warmup {
   // Settles every bucket that is left: compile, open, check, promote or stay
   // eager. Returns when all are settled, or stopped.
   void Run();
-  // Times again what was timed on another machine, or without a clear outcome,
-  // where requests leave the device for a while; promotes and demotes by it.
-  void RetimeDoubtful();
+  // What nobody has to wait for, while requests leave the device alone: times
+  // again what was timed on another machine, or without a clear outcome; then,
+  // where dynamic forms come first, compiles buckets for themselves, as long as
+  // that gains anything.
+  void Improve();
 
   // Whether a bucket that Run left because it didn't pay back does by now. Once
   // all are settled.
@@ -59,6 +61,10 @@ class Warmup {
   // FAILED_PRECONDITION, with their names and keys, when the cache lacks
   // entries that `require_cache` insists on.
   absl::Status RequireCache(absl::Span<const WarmupStep* const> missing) const;
+  // Settles the steps: from the cache, or by a compile.
+  void SettleAll(absl::Span<const WarmupStep* const> steps);
+  void RetimeDoubtful(MonotonicTime latest);
+  void TryOwnCode(MonotonicTime latest);
   // Opens the eager form and runs it once on the smallest shape.
   absl::Status ProveEager();
   // Returns when no request has come for a while, at `latest`, or when stopped.
@@ -67,6 +73,8 @@ class Warmup {
   absl::Status ProvePadding(Executable& eager);
 
   const VersionParts version_;
+  // Of buckets that are left to dynamic forms at first.
+  const std::vector<WarmupStep> own_code_;
   const ArtifactOpener opener_;
   const CandidateCheck check_;
   const EvidenceStore evidence_;

@@ -158,7 +158,7 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
                     {key, factors, spec.Label(), name, spec.program_path,
                      spec.compile.passes_path, sizes, threads,
                      toolchain.cpu.march, toolchain.cpu.simdlen, device},
-                    spec.compile.dynamic != DynamicForms::kInstead ||
+                    spec.compile.dynamic == DynamicForms::kBeside ||
                         IsDynamic(bucket) || !MayBeTaken(bucket, forms)});
   }
   return plan;

@@ -18,7 +18,8 @@ struct WarmupStep {
   ShapeBucket sizes;
   std::string name;        // "batch=8,tokens=32"
   CompileRequest request;  // the artifact's key, and how to make it
-  bool wanted = true;      // false: only where no dynamic form takes it
+  // False: a dynamic form that takes it is enough to be ready.
+  bool wanted = true;
 
   bool dynamic() const { return IsDynamic(sizes); }
 };

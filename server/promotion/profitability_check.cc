@@ -159,7 +159,7 @@ void JudgeProfit(const ProfitMeasurement& measurement, const ProfitSizes& sizes,
                             : ", as fast as eager and not smaller";
       break;
     case Outcome::kUndecided:
-      verdict.promote = speedup.median >= 1;
+      verdict.promote = speedup.median >= 1 - options.tie;
       why = ", to be measured again";
       break;
   }

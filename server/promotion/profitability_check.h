@@ -71,7 +71,8 @@ absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
 
 // Fills the verdict's profit, promote, refusal and reason. Promotes what is
 // faster beyond the interval, or as fast and smaller. Where the interval does
-// not decide, the median does, and the verdict is not clear.
+// not decide, the median does, within `tie` for the candidate, and the verdict
+// is not clear.
 void JudgeProfit(const ProfitMeasurement& measurement, const ProfitSizes& sizes,
                  const ProfitOptions& options, Verdict& verdict);
 

@@ -115,8 +115,12 @@ void ReadCompile(const YamlValue& value, const std::string& folder, bool on_gpu,
     } else if (name == "deterministic") {
       spec.deterministic = field.Bool().value_or(false);
     } else if (name == "dynamic") {
-      const auto choice = field.Choice({"false", "true", "only"});
+      const auto choice = field.Choice({"false", "true", "only", "auto"});
       spec.dynamic = static_cast<DynamicForms>(choice.value_or(0));
+      // What is captured into CUDA graphs is buckets' own code.
+      if (spec.dynamic == DynamicForms::kFirst && on_gpu) {
+        spec.dynamic = DynamicForms::kNone;
+      }
     } else if (name == "budget_seconds") {
       constexpr int64_t kDay = 24 * 3600;
       if (const auto seconds = field.Int(1, kDay)) {

@@ -80,9 +80,9 @@ struct ParitySpec {
 // last two are for GPUs only.
 enum class ComputePrecision { kFloat32, kBfloat16, kFloat16, kTf32 };
 
-// Whether the program is compiled for any sizes: beside the buckets, or instead
-// of each of them.
-enum class DynamicForms { kNone, kBeside, kInstead };
+// Whether the program is compiled for any sizes: beside the buckets, instead of
+// each of them, or before them, which then are as long as one gains by it.
+enum class DynamicForms { kNone, kBeside, kInstead, kFirst };
 
 // How the model's compiled forms are made, which is in their keys.
 struct CompileSpec {

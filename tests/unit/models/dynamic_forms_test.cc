@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/files.h"
+#include "base/thread.h"
 #include "batching/device_turns.h"
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/catalog.h"
@@ -18,6 +20,7 @@
 #include "planning/note_names.h"
 #include "tests/fakes/fake_artifact_loader.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_compiler.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/tensors.h"
 #include "tests/unit/kernel_cache/staged_artifact.h"
@@ -26,6 +29,7 @@
 namespace stoker {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
@@ -80,14 +84,13 @@ class DynamicFormsTest : public ::testing::Test {
   }
   void Load() {
     Stop();
-    VersionDeps deps;
-    deps.cache = cache_.get();
-    deps.placement = {.places = {{"cpu", &loader_, &turns_}}};
-    deps.clock = &clock_;
-    deps.metrics =
+    deps_.cache = cache_.get();
+    deps_.placement = {.places = {{"cpu", &loader_, &turns_}}};
+    deps_.clock = &clock_;
+    deps_.metrics =
         std::make_shared<MetricScope>(metrics_, VersionLabels(*spec_));
-    deps.machine = "here";
-    version_ = std::make_unique<ModelVersion>(spec_, deps);
+    deps_.machine = "here";
+    version_ = std::make_unique<ModelVersion>(spec_, deps_);
     ASSERT_TRUE(version_->Load().ok());
   }
   BucketSlot::Snapshot Slot(size_t step) const {
@@ -114,6 +117,7 @@ class DynamicFormsTest : public ::testing::Test {
   std::unique_ptr<KernelCache> cache_;
   FakeArtifactLoader loader_{clock_};
   std::shared_ptr<ModelSpec> spec_ = DynamicModel();
+  VersionDeps deps_;
   std::unique_ptr<ModelVersion> version_;
 };
 
@@ -239,6 +243,96 @@ TEST_F(DynamicFormsTest, ABucketThatNoFormTakesNeedsItsOwnCodeAllTheSame) {
   EXPECT_EQ(Slot(1).state, BucketState::kDynamic);
   EXPECT_EQ(TierOf(1), "aot");
   EXPECT_EQ(TierOf(3), "dynamic");
+}
+
+// Buckets of 2, 4 and 8 rows, and a form that takes 10 ms. Artifacts in the
+// cache have no evidence yet.
+class DynamicFirstTest : public DynamicFormsTest {
+ protected:
+  DynamicFirstTest() {
+    spec_->compile.dynamic = DynamicForms::kFirst;
+    spec_->buckets = {{{2}}, {{4}}, {{8}}};
+    Compiled(3, {{"tier", "dynamic"}, {"milliseconds", 10}, {"least", 2}});
+    deps_.compiler = &compiler_;
+  }
+  ~DynamicFirstTest() override { Stop(); }
+
+  void Own(size_t bucket, int ms) {
+    Compiled(bucket, {{"tier", "aot"}, {"milliseconds", ms}});
+  }
+  // Lets requests leave the device alone for as many tries.
+  void Improve(int tries) {
+    Thread job("improve", [this] { version_->warmup().Improve(); });
+    for (int i = 0; i < tries; ++i) {
+      clock_.BlockUntilWaiters(2);  // the other is the batcher's timer
+      clock_.Advance(absl::Seconds(2));
+    }
+    job.Join();
+  }
+
+  FakeCompiler compiler_{[this](const CompileRequest& request)
+                             -> std::optional<absl::StatusOr<CacheEntry>> {
+    return CommitArtifact(
+        *cache_, request.key,
+        {{"model.so", R"({"tier": "aot", "milliseconds": 10})"}});
+  }};
+};
+
+TEST_F(DynamicFirstTest, AFormIsEnoughToBeReady) {
+  Serve();
+  EXPECT_THAT(compiler_.asked(), IsEmpty());
+  for (size_t bucket = 0; bucket < 3; ++bucket) {
+    EXPECT_EQ(Slot(bucket).state, BucketState::kDynamic);
+    EXPECT_THAT(Slot(bucket).detail, HasSubstr("was not tried"));
+  }
+  EXPECT_EQ(TierOf(8), "dynamic");
+}
+
+TEST_F(DynamicFirstTest, OneBucketThatGainsNothingSparesTheOthers) {
+  Serve();
+  Improve(/*tries=*/1);
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=2"));
+  EXPECT_THAT(Slot(0).detail, StartsWith("dynamic: 1.00 times as fast"));
+  EXPECT_THAT(
+      Slot(2).detail,
+      StartsWith("dynamic: not compiled, like batch=2, dynamic: 1.00 times"));
+  EXPECT_EQ(TierOf(8), "dynamic");
+  // What was found out is known the next time.
+  Serve();
+  Improve(/*tries=*/0);
+  EXPECT_EQ(compiler_.asked().size(), 1u);
+  EXPECT_THAT(Slot(2).detail, HasSubstr("not compiled, like batch=2"));
+}
+
+TEST_F(DynamicFirstTest, OwnCodeIsTriedForAsLongAsItGains) {
+  Own(0, 5);
+  Own(1, 10);
+  Own(2, 5);
+  Serve();
+  EXPECT_EQ(TierOf(2), "dynamic");
+  Improve(/*tries=*/2);
+  EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
+  EXPECT_EQ(Slot(1).state, BucketState::kDynamic);
+  EXPECT_EQ(Slot(2).state, BucketState::kDynamic);
+  EXPECT_EQ(TierOf(2), "aot");
+  EXPECT_EQ(TierOf(8), "dynamic");
+  // A version that comes later has it as soon as it is loaded.
+  Load();
+  EXPECT_EQ(TierOf(2), "aot");
+}
+
+TEST_F(DynamicFirstTest, WhereNothingIsCompiledNothingIsTried) {
+  deps_.compiles = false;
+  Serve();
+  Improve(/*tries=*/0);
+  EXPECT_THAT(compiler_.asked(), IsEmpty());
+  EXPECT_EQ(Slot(0).state, BucketState::kDynamic);
+}
+
+TEST_F(DynamicFirstTest, ABucketThatTheFormIsNotForIsCompiledAtOnce) {
+  spec_->buckets = {{{1}}, {{8}}};
+  Serve();
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=1"));
 }
 
 TEST_F(DynamicFormsTest, WhenItIsLostEagerAnswers) {

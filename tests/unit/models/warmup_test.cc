@@ -209,7 +209,7 @@ class RetimingTest : public WarmupTest {
     EXPECT_EQ(MeasuredOn(0), "here");
     deps_.machine = "there";
     Load();
-    job_ = Thread("warm-up", [this] { version_->warmup().RetimeDoubtful(); });
+    job_ = Thread("warm-up", [this] { version_->warmup().Improve(); });
   }
   ~RetimingTest() override {
     version_->Stop(MonotonicTime::InfinitePast());

@@ -173,6 +173,15 @@ compile:
       0.5);
 }
 
+TEST(ModelYamlTest, DynamicFormsFirst) {
+  EXPECT_EQ(Apply("compile: {dynamic: auto}")->compile.dynamic,
+            DynamicForms::kFirst);
+  // What is captured into CUDA graphs is buckets' own code.
+  EXPECT_EQ(Apply("compile: {dynamic: auto}\ndevice: cuda")->compile.dynamic,
+            DynamicForms::kNone);
+  EXPECT_THAT(Message("compile: {dynamic: always}"), HasSubstr("'auto'"));
+}
+
 TEST(ModelYamlTest, Buckets) {
   const struct {
     const char* yaml;
