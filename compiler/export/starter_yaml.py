@@ -70,7 +70,7 @@ def starter_yaml(description: Description) -> str:
         "# false: never compile, serve the exported program as it is.",
         *(
             [
-                "# auto: code for any size first, then a bucket's own as long as that is faster. true: for each bucket.",
+                "# auto: code for any size first, then a bucket's own as long as that is faster.",
                 "compile: {dynamic: auto}",
             ]
             if description.dimensions

@@ -258,9 +258,8 @@ absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
   const bool serves = slot.Read().state == BucketState::kCompiled;
   ArtifactOpener::Opened opened;
   if (!serves) {
-    ASSIGN_OR_RETURN(
-        opened,
-        opener_.Open(step, *entry, opener_.TryInChild({&*entry, 1})[0]));
+    ASSIGN_OR_RETURN(opened, opener_.Open(step, *entry,
+                                          opener_.TryInChild({&*entry, 1})[0]));
   }
   const std::shared_ptr<Executable> candidate =
       serves ? slot.compiled(0) : opened.executables.front();

@@ -267,8 +267,8 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
 }
 
 absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
-    Executable& incumbent, Executable& candidate,
-    const DimensionSizes& sizes, const ProfitOptions& options) const {
+    Executable& incumbent, Executable& candidate, const DimensionSizes& sizes,
+    const ProfitOptions& options) const {
   const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
   ProfitMeasurement measured;
   const MonotonicTime start = deps_.clock->Now();

@@ -169,8 +169,7 @@ absl::StatusOr<Verdict> GraphCapture::Measure(const WarmupStep& step,
                                               Executable& graph) const {
   Verdict gain;
   RETURN_IF_ERROR(check_.Measure(compiled, graph, step.sizes,
-                                 /*candidate_bytes=*/0, ProfitOptions(),
-                                 gain));
+                                 /*candidate_bytes=*/0, ProfitOptions(), gain));
   gain.promote = gain.speedup >= kLeastGain;
   gain.reason = gain.promote
                     ? ""

@@ -26,7 +26,7 @@ struct VersionDeps {
   Compiler* compiler = nullptr;  // null with a null cache
   // False: this host compiles nothing (--frozen), and the compiler says so.
   bool compiles = true;
-  Placement placement;           // of this version
+  Placement placement;  // of this version
   Clock* clock = nullptr;
   // The version's own series end with it.
   std::shared_ptr<MetricScope> metrics;
