@@ -162,7 +162,6 @@ absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
     }
     turn = TurnHereLocked(*task, now);
     if (!turn) return PushLocked(task, now);
-    ++arrivals;
     runs_here = true;
     ++running_jobs;
   }
@@ -387,11 +386,6 @@ void Batcher::Stop(MonotonicTime deadline) { impl_->Stop(deadline); }
 
 void Batcher::ResetCost(int bucket, absl::Duration run) {
   impl_->costs.Reset(bucket, run, impl_->clock.Now());
-}
-
-uint64_t Batcher::arrivals() const {
-  absl::MutexLock lock(&impl_->mu);
-  return impl_->arrivals;
 }
 
 int Batcher::queue_length() const {

@@ -14,7 +14,6 @@
 // Thread-safe. Every accepted task ends in exactly one on_done.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -79,8 +78,6 @@ class Batcher {
   void Stop(MonotonicTime deadline);
 
   int queue_length() const;
-  // Tasks that were taken, ever.
-  uint64_t arrivals() const;
 
  private:
   struct Impl;

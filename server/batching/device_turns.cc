@@ -60,6 +60,7 @@ void DeviceTurns::AddLocked(Client& client) {
     client.virtual_time_ = std::max(client.virtual_time_, virtual_now_);
   }
   ++active_;
+  ++asked_;
 }
 
 void DeviceTurns::GrantLocked(Client& client) {
@@ -95,6 +96,16 @@ void DeviceTurns::End(Client& client, absl::Duration used) {
 int DeviceTurns::waiting() const {
   absl::MutexLock lock(&mu_);
   return static_cast<int>(waiting_.size());
+}
+
+bool DeviceTurns::idle() const {
+  absl::MutexLock lock(&mu_);
+  return active_ == 0;
+}
+
+uint64_t DeviceTurns::asked() const {
+  absl::MutexLock lock(&mu_);
+  return asked_;
 }
 
 bool DeviceTurns::Contended(const Client& client) {

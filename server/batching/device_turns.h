@@ -70,6 +70,10 @@ class DeviceTurns {
   static bool Contended(const Client& client);
   // Turns that are waited for.
   int waiting() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Nobody has a turn or waits for one.
+  bool idle() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Turns that were asked for, ever.
+  uint64_t asked() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   struct Waiting {
@@ -88,6 +92,7 @@ class DeviceTurns {
   mutable absl::Mutex mu_;
   int free_ ABSL_GUARDED_BY(mu_);
   int active_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t asked_ ABSL_GUARDED_BY(mu_) = 0;
   double virtual_now_ ABSL_GUARDED_BY(mu_) = 0;
   std::list<Waiting*> waiting_ ABSL_GUARDED_BY(mu_);  // in order of arrival
 };

@@ -21,10 +21,10 @@
 namespace stoker {
 namespace {
 
-// Timing takes the device for seconds, so it waits until no request has come
-// for this long...
+// Timing takes the device for seconds, so it waits until the device has had
+// nothing to do for this long...
 constexpr absl::Duration kQuiet = absl::Seconds(2);
-// ...or, of a version that is never left alone, for this.
+// ...or, of one that is never left alone, for this.
 constexpr absl::Duration kPatience = absl::Minutes(10);
 
 std::vector<WarmupStep> OwnCode(const VersionParts& version) {
@@ -270,6 +270,8 @@ void Warmup::RetimeDoubtful(MonotonicTime latest) {
 
 void Warmup::AwaitQuiet(MonotonicTime latest) const {
   Clock& clock = *version_.deps.clock;
+  // What is timed is timed on the first.
+  const DeviceTurns& turns = *version_.deps.placement.places.front().turns;
   absl::Mutex mu;
   bool stopped = false;  // guarded by mu
   const std::stop_callback stop(version_.stop, [&mu, &stopped] {
@@ -279,10 +281,10 @@ void Warmup::AwaitQuiet(MonotonicTime latest) const {
   absl::MutexLock lock(&mu);
   bool quiet = false;
   while (!quiet && !stopped && clock.Now() < latest) {
-    const uint64_t arrivals = version_.batcher.arrivals();
+    const uint64_t asked = turns.asked();
     clock.AwaitWithDeadline(&mu, absl::Condition(&stopped),
                             std::min(clock.Now() + kQuiet, latest));
-    quiet = version_.batcher.arrivals() == arrivals;
+    quiet = turns.asked() == asked && turns.idle();
   }
 }
 

@@ -67,7 +67,8 @@ class Warmup {
   void TryOwnCode(MonotonicTime latest);
   // Opens the eager form and runs it once on the smallest shape.
   absl::Status ProveEager();
-  // Returns when no request has come for a while, at `latest`, or when stopped.
+  // Returns when the device has had nothing to do for a while, be it for this
+  // model or another, at `latest`, or when stopped.
   void AwaitQuiet(MonotonicTime latest) const;
   // FAILED_PRECONDITION when what model.yaml says of padding is wrong.
   absl::Status ProvePadding(Executable& eager);

@@ -256,6 +256,26 @@ TEST_F(RetimingTest, WaitsUntilRequestsLeaveTheDeviceAlone) {
   EXPECT_EQ(MeasuredOn(1), "there");
 }
 
+// Models share the device.
+TEST_F(RetimingTest, WaitsForOtherModelsToo) {
+  DeviceTurns::Client other(turns_, 1, 1);
+  for (int i = 0; i < 3; ++i) {
+    BlockUntilItWaits();
+    DeviceTurns::Take(other);
+    clock_.Advance(absl::Seconds(2));
+  }
+  BlockUntilItWaits();
+  DeviceTurns::Turn one_that_lasts = DeviceTurns::Take(other);
+  clock_.Advance(absl::Seconds(2));
+  Quiet();
+  BlockUntilItWaits();
+  EXPECT_EQ(MeasuredOn(0), "here");
+  one_that_lasts.End();
+  Quiet();
+  BlockUntilItWaits();
+  EXPECT_EQ(MeasuredOn(0), "there");
+}
+
 TEST_F(RetimingTest, WaitsForTenMinutesAtMost) {
   for (int i = 0; i < 299; ++i) Traffic();
   BlockUntilItWaits();
