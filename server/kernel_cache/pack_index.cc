@@ -360,7 +360,8 @@ int64_t PackBytes(const PackIndex& index, int64_t index_bytes,
   const auto member_bytes = [](int64_t bytes) {
     return static_cast<int64_t>(kUstarBlockBytes + UstarPadding(bytes)) + bytes;
   };
-  int64_t total = kUstarEndBytes + member_bytes(index_bytes);
+  int64_t total =
+      static_cast<int64_t>(kUstarEndBytes) + member_bytes(index_bytes);
   if (signature_bytes.has_value()) total += member_bytes(*signature_bytes);
   for (const PackMember& member : index.members) {
     total += member_bytes(member.bytes);

@@ -35,7 +35,7 @@ constexpr size_t kKeyBytes = 32;
 constexpr size_t kSignatureBytes = 64;
 constexpr size_t kFingerprintDigits = 16;
 // A PEM file with comments is far smaller.
-constexpr size_t kMaxPemBytes = 64 * 1024;
+constexpr size_t kMaxPemBytes = size_t{64} * 1024;
 
 struct FreeBio {
   void operator()(BIO* bio) const { BIO_free(bio); }

@@ -62,7 +62,7 @@ void FirstRun::EndTurn() {
 std::vector<absl::Status> FirstRun::Check(const std::string& program,
                                           int threads,
                                           absl::Span<const CacheEntry> entries,
-                                          std::stop_token stop) {
+                                          const std::stop_token& stop) {
   if (!TakeTurn(stop)) {
     return std::vector<absl::Status>(entries.size(),
                                      absl::CancelledError("stopping"));

@@ -47,7 +47,7 @@ class FirstRun {
   // child.
   std::vector<absl::Status> Check(const std::string& program, int threads,
                                   absl::Span<const CacheEntry> entries,
-                                  std::stop_token stop)
+                                  const std::stop_token& stop)
       ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

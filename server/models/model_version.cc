@@ -56,14 +56,15 @@ std::vector<std::string> InputNames(const ModelSpec& spec) {
 
 std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
   std::vector<std::string> names;
+  names.reserve(plan.size());
   for (const WarmupStep& step : plan) names.push_back(step.name);
   return names;
 }
 
 std::vector<std::string_view> TierNames(const ModelSpec& spec) {
   std::vector<std::string_view> tiers = {"eager", "aot"};
-  if (spec.compile.dynamic != DynamicForms::kNone) tiers.push_back("dynamic");
-  if (spec.on_gpu()) tiers.push_back("graph");
+  if (spec.compile.dynamic != DynamicForms::kNone) tiers.emplace_back("dynamic");
+  if (spec.on_gpu()) tiers.emplace_back("graph");
   return tiers;
 }
 

@@ -122,7 +122,7 @@ void ReadCompile(const YamlValue& value, const std::string& folder, bool on_gpu,
         spec.dynamic = DynamicForms::kNone;
       }
     } else if (name == "budget_seconds") {
-      constexpr int64_t kDay = 24 * 3600;
+      constexpr int64_t kDay = int64_t{24} * 3600;
       if (const auto seconds = field.Int(1, kDay)) {
         spec.budget = absl::Seconds(*seconds);
       }

@@ -6,7 +6,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "rpc/call.h"
@@ -18,8 +17,8 @@ class MethodTable {
   using MakeHandler = std::function<std::unique_ptr<CallHandler>(Call& call)>;
 
   // `path`: "/package.Service/Method". Each once.
-  void Add(const std::string& path, MakeHandler make) {
-    methods_.emplace(path, std::move(make));
+  void Add(const std::string& path, const MakeHandler& make) {
+    methods_.emplace(path, make);
   }
 
   // Null: there is no such method.
