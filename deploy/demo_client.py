@@ -108,7 +108,7 @@ def print_latency(first: float, times: list[float]) -> None:
 
 def print_tiers(before: Counter[tuple[str, str]], after: Counter[tuple[str, str]]) -> None:
     lines = [
-        f"{tier:<6} {count:4d} request{'' if count == 1 else 's'} in bucket {bucket}"
+        f"{tier:<7} {count:4d} request{'' if count == 1 else 's'} in bucket {bucket}"
         for (tier, bucket), count in (after - before).most_common()
     ]
     for i, line in enumerate(lines or ["the metrics page counts none"]):

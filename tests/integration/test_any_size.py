@@ -1,5 +1,5 @@
-"""`compile: {dynamic: true}`: what fits no bucket is answered by code that was compiled for any size, as
-eager would answer it."""
+"""`compile: {dynamic: true}` and `auto`: what fits no bucket is answered by code that was compiled for any size, as
+eager would answer it, and with `auto` every bucket too until code of its own is faster."""
 
 from __future__ import annotations
 
@@ -96,6 +96,31 @@ def test_forms_are_kept_and_their_evidence_too(
         daemon.wait_ready()
         check(client, 3, 40)
         assert daemon.stop() == 0
+
+
+def test_forms_come_first_and_a_bucket_of_its_own_later(
+    root: Path, start: Callable[..., Daemon], fresh_cache: Path
+) -> None:
+    (root / "tokens/model.yaml").write_text(YAML.replace("dynamic: true", "dynamic: auto"))
+    bucket = "batch=4,tokens=8"
+    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        for rows, length in ((4, 8), (1, 8), (3, 40)):
+            check(client, rows, length)
+        # What comes of it is this hour's timing; that it is tried is not.
+        compiled = f"compiled tokens:1 [{bucket}]"
+        eventually(lambda: compiled in daemon.log(), "the bucket is tried")
+        ended = [f"tokens:1 {bucket}: {how}" for how in ("compiled", "left to", "stays on")]
+        eventually(lambda: any(line in daemon.log() for line in ended), "it is settled")
+        ready = daemon.log().index(" s after launch")
+        forms_served = all(f"{form}: compiled" in daemon.log()[:ready] for form in FORMS)
+        assert not forms_served or ready < daemon.log().index(compiled)
+        assert daemon.stop() == 0
+    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        check(client, 4, 8)
+        assert daemon.stop() == 0
+        assert "compiling" not in daemon.log()
 
 
 def test_a_program_of_one_size_has_none(repository: Callable[..., Path], start: Callable[..., Daemon]) -> None:
