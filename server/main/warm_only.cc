@@ -33,6 +33,8 @@ bool IsRefused(const BucketStatus& bucket) {
   }
 }
 
+// What a server leaves for quiet hours included: the cache is for servers that
+// have none.
 bool AllSettled(const ModelManager& manager) {
   const std::vector<VersionReport> versions = manager.Report();
   const bool over = std::all_of(
@@ -40,7 +42,8 @@ bool AllSettled(const ModelManager& manager) {
         return version.status.state == VersionState::kFailed ||
                (version.status.state == VersionState::kServing &&
                 version.status.reason.empty() &&
-                version.warmup.settled == version.warmup.total);
+                version.warmup.settled == version.warmup.total &&
+                version.improved);
       });
   return over && (!versions.empty() || manager.ServerReady());
 }

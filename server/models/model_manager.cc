@@ -146,6 +146,7 @@ std::vector<VersionReport> ModelManager::Report() const {
     if (line.running == nullptr) continue;
     version.device = line.running->DeviceNames();
     version.warmup = line.running->progress();
+    version.improved = line.running->warmup().improved();
     version.buckets = line.running->Buckets();
   }
   return report;

@@ -48,6 +48,7 @@ struct VersionReport {
   // "cpu", "cuda:0, cuda:1"; empty when not loaded. "cuda:auto" is one of them.
   std::string device;
   WarmupProgress warmup;
+  bool improved = false;  // what the warm-up leaves for quiet hours is done
   std::vector<BucketStatus> buckets;  // in the plan's order; none when not
                                       // loaded
 };

@@ -223,12 +223,14 @@ void Warmup::SettleAll(absl::Span<const WarmupStep* const> steps) {
 }
 
 void Warmup::Improve() {
-  if (version_.deps.cache == nullptr) return;
-  const MonotonicTime latest = version_.deps.clock->Now() + kPatience;
-  if (version_.deps.verify_promotions) RetimeDoubtful(latest);
-  if (version_.deps.compiles) TryOwnCode(latest);
-  if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
-  graphs_.CaptureAll();  // of what was promoted only now
+  if (version_.deps.cache != nullptr) {
+    const MonotonicTime latest = version_.deps.clock->Now() + kPatience;
+    if (version_.deps.verify_promotions) RetimeDoubtful(latest);
+    if (version_.deps.compiles) TryOwnCode(latest);
+    if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
+    graphs_.CaptureAll();  // of what was promoted only now
+  }
+  improved_ = true;
 }
 
 void Warmup::TryOwnCode(MonotonicTime latest) {

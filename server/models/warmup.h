@@ -9,6 +9,7 @@
 // begun is waited for, and so is torch opening a file.
 #pragma once
 
+#include <atomic>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -41,6 +42,8 @@ class Warmup {
   // where dynamic forms come first, compiles buckets for themselves, as long as
   // that gains anything.
   void Improve();
+  // Whether that is over. From any thread.
+  bool improved() const { return improved_; }
 
   // Whether a bucket that Run left because it didn't pay back does by now. Once
   // all are settled.
@@ -82,6 +85,7 @@ class Warmup {
   BucketPromoter promoter_;
   BucketCompiles compiles_;
   GraphCapture graphs_;
+  std::atomic<bool> improved_ = false;
 };
 
 }  // namespace stoker
