@@ -63,7 +63,8 @@ std::vector<std::string> StepNames(const std::vector<WarmupStep>& plan) {
 
 std::vector<std::string_view> TierNames(const ModelSpec& spec) {
   std::vector<std::string_view> tiers = {"eager", "aot"};
-  if (spec.compile.dynamic != DynamicForms::kNone) tiers.emplace_back("dynamic");
+  if (spec.compile.dynamic != DynamicForms::kNone)
+    tiers.emplace_back("dynamic");
   if (spec.on_gpu()) tiers.emplace_back("graph");
   return tiers;
 }
