@@ -90,7 +90,7 @@ struct ModelManager::Impl {
   Thread thread;  // last
 };
 
-ModelManager::ModelManager(ModelManagerOptions options,
+ModelManager::ModelManager(const ModelManagerOptions& options,
                            SnapshotSource& repository, KernelCache* cache,
                            Compiler* compiler, ExecutableLoader& loader,
                            Clock& clock, MetricRegistry& metrics)

@@ -86,7 +86,7 @@ class ModelManager {
  public:
   // All that is passed by pointer or reference outlives the manager. Null cache
   // and compiler: nothing is compiled.
-  ModelManager(ModelManagerOptions options, SnapshotSource& repository,
+  ModelManager(const ModelManagerOptions& options, SnapshotSource& repository,
                KernelCache* cache, Compiler* compiler, ExecutableLoader& loader,
                Clock& clock, MetricRegistry& metrics);
   // Drain(now), unless drained already.

@@ -102,15 +102,11 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
 // Whether code of any of the forms can be for the bucket's sizes.
 bool MayBeTaken(const ShapeBucket& bucket,
                 const std::vector<ShapeBucket>& forms) {
-  return absl::c_any_of(forms, [&bucket](const ShapeBucket& form) {
-    for (size_t i = 0; i < form.sizes.size(); ++i) {
-      const bool open = form.sizes[i] == kAnySize;
-      if (open ? bucket.sizes[i] < kLeastDynamicSize
-               : bucket.sizes[i] != form.sizes[i]) {
-        return false;
-      }
-    }
-    return true;
+  const auto takes = [](int64_t form, int64_t size) {
+    return form == kAnySize ? size >= kLeastDynamicSize : size == form;
+  };
+  return absl::c_any_of(forms, [&](const ShapeBucket& form) {
+    return absl::c_equal(form.sizes, bucket.sizes, takes);
   });
 }
 

@@ -69,6 +69,7 @@ inline inference::ModelInferRequest::InferInputTensor* AddInput(
 // pieces together when it may copy them.
 inline grpc::ByteBuffer InSlices(const std::vector<std::string>& pieces) {
   std::vector<grpc::Slice> slices;
+  slices.reserve(pieces.size());
   for (const std::string& piece : pieces) {
     slices.emplace_back(piece.data(), piece.size(), grpc::Slice::STATIC_SLICE);
   }
