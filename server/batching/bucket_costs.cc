@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 
 namespace stoker {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 constexpr double kShortest = 1e-9;  // a run too short for the clock
 constexpr double kQuick = 0.25;
 constexpr double kPublishedChange = 0.03;
+constexpr double kHeldUp = 10;  // a run by another process, against its limit
 
 double Seconds(absl::Duration run) {
   return std::max(absl::ToDoubleSeconds(run), kShortest);
@@ -27,10 +29,12 @@ BucketCosts::BucketCosts(absl::Span<const ShapeBucket> buckets) {
   }
 }
 
-void BucketCosts::Add(Cost& cost, double seconds) {
+void BucketCosts::Add(Cost& cost, double seconds, MonotonicTime now) {
   cost.runs[cost.next] = seconds;
   cost.next = (cost.next + 1) % kRuns;
   cost.count = std::min(cost.count + 1, kRuns);
+  cost.spell_began = now;
+  cost.latest = seconds;
 }
 
 double BucketCosts::Quantile(const Cost& cost, double part) {
@@ -46,12 +50,19 @@ double BucketCosts::Quantile(const Cost& cost, double part) {
 void BucketCosts::Record(int bucket, absl::Duration run, MonotonicTime now) {
   absl::MutexLock lock(&mu_);
   Cost& cost = costs_[static_cast<size_t>(bucket)];
+  const double seconds = Seconds(run);
   if (cost.forgotten) {
     cost.count = cost.next = 0;
-    Add(cost, cost.seconds);
+    Add(cost, cost.seconds, MonotonicTime::InfinitePast());
     cost.forgotten = false;
   }
-  Add(cost, Seconds(run));
+  if (cost.count > 0 && now - cost.spell_began < kSpell) {
+    double& quickest = cost.runs[(cost.next + kRuns - 1) % kRuns];
+    quickest = std::min(quickest, seconds);
+    cost.latest = seconds;
+  } else {
+    Add(cost, seconds, now);
+  }
   cost.last = now;
   forget_at_ = std::min(forget_at_, now + kForget);
   cost.seconds = Quantile(cost, 0.5);
@@ -63,7 +74,7 @@ void BucketCosts::Reset(int bucket, absl::Duration run, MonotonicTime now) {
   Cost& cost = costs_[static_cast<size_t>(bucket)];
   cost.count = cost.next = 0;
   cost.forgotten = false;
-  Add(cost, Seconds(run));
+  Add(cost, Seconds(run), MonotonicTime::InfinitePast());
   cost.last = now;
   forget_at_ = std::min(forget_at_, now + kForget);
   cost.seconds = cost.runs[0];
@@ -81,10 +92,20 @@ uint64_t BucketCosts::Generation(MonotonicTime now) {
       continue;
     }
     cost.forgotten = true;
-    cost.seconds = Quantile(cost, kQuick);
+    cost.seconds = std::min(Quantile(cost, kQuick), LeastOfLarger(cost));
     Publish(cost);
   }
   return generation_;
+}
+
+double BucketCosts::LeastOfLarger(const Cost& cost) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (const Cost& other : costs_) {
+    if (other.volume > cost.volume && other.seconds > 0) {
+      least = std::min(least, other.seconds);
+    }
+  }
+  return least;
 }
 
 void BucketCosts::Publish(Cost& cost) {
@@ -122,8 +143,8 @@ bool BucketCosts::Within(int bucket, absl::Duration limit) const {
   absl::MutexLock lock(&mu_);
   const Cost& cost = costs_[static_cast<size_t>(bucket)];
   if (cost.seconds == 0) return false;
-  const double latest = cost.runs[(cost.next + kRuns - 1) % kRuns];
-  return std::max(cost.seconds, latest) < absl::ToDoubleSeconds(limit);
+  const double most = absl::ToDoubleSeconds(limit);
+  return cost.seconds < most && cost.latest < kHeldUp * most;
 }
 
 }  // namespace stoker

@@ -1,7 +1,9 @@
-"""What the shell that a daemon is started from has in its environment changes neither keys nor code."""
+"""What the shell that a daemon is started from has in its environment changes neither keys nor code, and
+neither does the folder that it compiles in: not a byte."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -32,25 +34,21 @@ NONSENSE = {
 }
 
 
-def compiled(repository: Path, cache: Path, environment: dict[str, str]) -> dict[str, list[str]]:
-    """Of each entry: its key and the machine code of its kernels, without what names a folder."""
+def compiled(repository: Path, cache: Path, environment: dict[str, str]) -> dict[str, str]:
+    """Of each entry: its key and the digest of its code."""
     subprocess.run(
         [STOKERD, f"--model-repository={repository}", f"--cache={cache}", "--warm-only", "--log-level=warn",
          f"--compiler-python={sys.executable}"],
         check=True, cwd=REPO, env=os.environ | environment, timeout=900,
     )  # fmt: skip
-    found = {}
-    for manifest in cache.glob("v1/entries/*/*/manifest.json"):
-        code = subprocess.run(
-            ["objdump", "--disassemble", "--no-show-raw-insn", "--no-addresses", manifest.parent / "model.so"],
-            check=True, capture_output=True, text=True,
-        ).stdout.splitlines()
-        found[json.loads(manifest.read_text())["key"]] = [line for line in code if "file format" not in line]
-    return found
+    return {
+        json.loads(manifest.read_text())["key"]: hashlib.sha256((manifest.parent / "model.so").read_bytes()).hexdigest()
+        for manifest in cache.glob("v1/entries/*/*/manifest.json")
+    }
 
 
 def test_the_environment_changes_neither_keys_nor_code(repository: Callable[..., Path], tmp_path: Path) -> None:
     root = repository("mlp")
     plain = compiled(root, tmp_path / "plain", {})
-    assert plain and all(len(code) > 100 for code in plain.values())
+    assert plain
     assert compiled(root, tmp_path / "nonsense", NONSENSE) == plain

@@ -12,7 +12,10 @@ namespace {
 class BucketCostsTest : public ::testing::Test {
  protected:
   void Record(int bucket, absl::Duration run, int times = 1) {
-    for (int i = 0; i < times; ++i) costs_.Record(bucket, run, clock_.Now());
+    for (int i = 0; i < times; ++i) {
+      clock_.Advance(run);
+      costs_.Record(bucket, run, clock_.Now());
+    }
   }
   double Estimate(int bucket) {
     costs_.Generation(clock_.Now());
@@ -80,8 +83,32 @@ TEST_F(BucketCostsTest, TwoRunsTellThatItIsDearIndeed) {
   EXPECT_DOUBLE_EQ(Estimate(0), 0.1);
 }
 
+// Whoever has the core for a time slice holds up a thousand runs of a
+// microsecond, and says nothing of any.
+TEST_F(BucketCostsTest, RunsOfOneMomentCountAsTheQuickest) {
+  Record(0, absl::Microseconds(5), 3000);
+  Record(0, absl::Microseconds(160), 30);
+  EXPECT_DOUBLE_EQ(Estimate(0), 5e-6);
+  Record(0, absl::Microseconds(160), 300);
+  EXPECT_DOUBLE_EQ(Estimate(0), 160e-6);
+}
+
+// Nothing but slow runs is known of the small one.
+TEST_F(BucketCostsTest, WhatSeemedDearIsTriedWhereALargerOneIsNot) {
+  Record(0, absl::Milliseconds(100), 8);
+  Record(1, absl::Milliseconds(50), 8);
+  Record(2, absl::Milliseconds(40), 8);
+  EXPECT_DOUBLE_EQ(Estimate(0), 0.1);
+  clock_.Advance(BucketCosts::kForget - absl::Milliseconds(1));
+  Record(2, absl::Milliseconds(40));
+  EXPECT_DOUBLE_EQ(Estimate(0), 0.04);
+  EXPECT_DOUBLE_EQ(Estimate(1), 0.04);
+  EXPECT_DOUBLE_EQ(Estimate(2), 0.04);
+}
+
 TEST_F(BucketCostsTest, OneRunThatEndedAtOnceIsNoQuickBucket) {
   Record(0, absl::Milliseconds(10), 7);
+  clock_.Advance(BucketCosts::kSpell);
   Record(0, absl::Microseconds(1));
   clock_.Advance(BucketCosts::kForget);
   EXPECT_DOUBLE_EQ(Estimate(0), 0.01);
@@ -108,6 +135,8 @@ TEST_F(BucketCostsTest, WithinIsOfBucketsThatRanOnly) {
   EXPECT_TRUE(costs_.Within(0, absl::Microseconds(21)));
   EXPECT_FALSE(costs_.Within(0, absl::Microseconds(20)));
   EXPECT_FALSE(costs_.Within(1, absl::InfiniteDuration()));
+  Record(0, absl::Microseconds(200));  // held up
+  EXPECT_TRUE(costs_.Within(0, absl::Microseconds(21)));
   Record(0, absl::Milliseconds(1));
   EXPECT_FALSE(costs_.Within(0, absl::Microseconds(21)));
   Record(0, absl::Microseconds(20));

@@ -73,7 +73,7 @@ TEST_F(QuickRunTest, WhoIsAloneMayTakeLonger) {
   ExpectRight(1);
   EXPECT_THAT(Threads(), ElementsAre(0, kHere));
 
-  runner_.TakeTime(clock_, absl::Microseconds(400));
+  runner_.TakeTime(clock_, absl::Milliseconds(1));
   Enqueue(2, /*alone=*/true);  // tells that runs have become long
   Enqueue(3, /*alone=*/true);
   answers_.BlockUntilEnded(4);
