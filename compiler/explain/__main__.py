@@ -70,13 +70,13 @@ def main() -> int:
             raise ValueError(f"--html: there is no folder {given.html.absolute().parent}")
         job = Job(
             id=0, key="", factors=given.factors, model=given.model, bucket=given.bucket,
-            program=given.program, sizes=given.sizes, threads=given.threads, march=given.march,
+            program=given.program, sizes=given.sizes, march=given.march,
             simdlen=given.simdlen, stage=given.scratch, scratch=given.scratch, timeout_seconds=0,
             memory_bytes=0, passes=given.passes,
         )  # fmt: skip
         with _work_folder(given.scratch) as work:
             report = explain(
-                job, given.ranges, work, lambda phase: tell({"event": "phase", "id": 0, "phase": phase})
+                job, given.threads, given.ranges, work, lambda phase: tell({"event": "phase", "id": 0, "phase": phase})
             )
         if given.html is not None:
             given.html.write_text(page(report), encoding="utf-8")
@@ -85,6 +85,7 @@ def main() -> int:
         return 1
     tell({"event": "done", "id": 0, "report": report})
     return 0
+
 
 if __name__ == "__main__":
     sys.exit(main())

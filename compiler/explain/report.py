@@ -34,9 +34,9 @@ PACKED_ROWS = 64
 
 
 def explain(
-    job: Job, ranges: list[tuple[float, float] | None], work: Path, report: Callable[[str], None]
+    job: Job, threads: int, ranges: list[tuple[float, float] | None], work: Path, report: Callable[[str], None]
 ) -> Report:
-    """The report on one bucket of a program.
+    """The report on one bucket of a program, as run by so many compute threads.
 
     `ranges` are the closed ranges that the inputs' values are drawn from, in the program's flat order;
     None, or too few: integers 0..1, floats from a standard normal distribution. `work` is an empty
@@ -58,7 +58,7 @@ def explain(
         "model": job.model,
         "bucket": job.bucket,
         "sizes": job.sizes,
-        "threads": job.threads,
+        "threads": threads,
         "toolchain": toolchain.describe(job.march, job.simdlen),
         "graph": describe_graph(subject),
         "compiled": None,
@@ -81,7 +81,7 @@ def explain(
     report("measure")
     try:
         inputs = make_inputs(program, job.sizes, ranges)
-        torch.set_num_threads(job.threads)
+        torch.set_num_threads(threads)
         with torch.inference_mode():
             measure(subject, inputs, compiled, calls, result)
     except Exception as error:  # what the program raises on made-up values, or at this size
@@ -133,9 +133,7 @@ def _first_line(error: Exception) -> str:
 # ---- compiling ----
 
 
-def _compile(
-    job: Job, subject: Subject, work: Path, phases: Phases, result: Report
-) -> tuple[Run, list[Call]]:
+def _compile(job: Job, subject: Subject, work: Path, phases: Phases, result: Report) -> tuple[Run, list[Call]]:
     """The compiled code, and the places where it calls kernels."""
     phases.enter("specialise")
     specialised = specialise_for(job, subject.program)

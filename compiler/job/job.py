@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.guards import branches
 from compiler.guards.refused import Refused
-from compiler.job import codegen, cuda, manifest, toolchain
+from compiler.job import codegen, cuda, manifest, parallel_loops, toolchain
 from compiler.job.protocol import PHASES
 from compiler.job.work_folder import temporary_files_in
 from compiler.program.archive import load_program
@@ -49,7 +49,7 @@ EXTERN_NODES = "model.json"
 
 # Part of every artifact's key: change it together with the one in server/planning/warmup_plan.cc
 # whenever other code may come out of the same program.
-RECIPE = "6"
+RECIPE = "7"
 
 
 @dataclass
@@ -63,7 +63,6 @@ class Job:
     bucket: str
     program: Path
     sizes: dict[str, int]
-    threads: int
     march: str
     simdlen: int
     stage: Path
@@ -85,7 +84,6 @@ class Job:
             program=Path(_field(message, "program", str)),
             passes=Path(message["passes"]) if message.get("passes") else None,
             sizes=_mapping(message, "sizes", int),
-            threads=_field(message, "threads", int),
             march=_field(message, "march", str),
             simdlen=_field(message, "simdlen", int),
             stage=Path(_field(message, "stage", str)),
@@ -94,12 +92,8 @@ class Job:
             memory_bytes=_field(message, "memory_bytes", int),
             device=_field(message, "device", str) if "device" in message else "cpu",
         )
-        if job.threads < 1:
-            raise ValueError(f"threads: expected at least 1, got {job.threads}")
         if job.factors.get("recipe", RECIPE) != RECIPE:
-            raise ValueError(
-                f"recipe: this compiler makes {RECIPE}, the job asks for {job.factors['recipe']}"
-            )
+            raise ValueError(f"recipe: this compiler makes {RECIPE}, the job asks for {job.factors['recipe']}")
         cxx = toolchain.compiler_name()
         if job.factors.get("cxx", cxx) != cxx:
             raise ValueError(f"cxx: the compiler here is {cxx}, the job asks for {job.factors['cxx']}")
@@ -218,8 +212,7 @@ def _inputs(specialised: Specialised) -> list[dict[str, Any]]:
     have, which compiling has decided."""
     held = dynamic.ranges(specialised.fakes)
     return [
-        one if sizes is None else {**one, "range": sizes}
-        for one, sizes in zip(specialised.inputs, held, strict=True)
+        one if sizes is None else {**one, "range": sizes} for one, sizes in zip(specialised.inputs, held, strict=True)
     ]
 
 
@@ -261,7 +254,7 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
         **job.options(),
         "aot_inductor.package": True,
         "aot_inductor.output_path": str(work),
-        "cpp.threads": job.threads,
+        **parallel_loops.OPTIONS,
         **(CUDA_OPTIONS if job.on_gpu else {}),
     }
     if branches.has_control_flow(specialised.module.graph):
@@ -271,6 +264,7 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
     with contextlib.ExitStack() as stack:
         if job.on_gpu:
             stack.enter_context(cuda.weights_told_apart())
+        stack.enter_context(parallel_loops.installed())
         generated = stack.enter_context(codegen.installed(before_build=lambda: phases.enter("build")))
         files = compile_fx_aot(specialised.module, specialised.fakes, config_patches=options)
     assert isinstance(files, list)

@@ -14,7 +14,6 @@ stokerd → worker
      "passes": "/models/minilm/passes.py",  custom passes over the graph; "" without any
      "sizes": {"s43": 8, "s53": 32},      graph symbol → size; one that is absent stays dynamic
      "device": "cpu",                     where it will run; "cuda:0": a GPU, by this process' numbers
-     "threads": 2,                        OpenMP threads baked into the kernels
      "march": "x86-64-v4", "simdlen": 512,  0: scalar code
      "stage": "/cache/v1/staging/x",      an empty folder that gets the artifact
      "scratch": "/cache/v1/scratch",      Inductor's caches, kept between jobs and workers

@@ -121,7 +121,7 @@ def prewarm(scratch: Path, work: Path) -> int:
         sizes = warm_program.save(program)
         march, simdlen = toolchain.host_target()
         job = Job(
-            id=0, key="", factors=FACTORS, model="prewarm", bucket="", program=program, sizes=sizes, threads=2,
+            id=0, key="", factors=FACTORS, model="prewarm", bucket="", program=program, sizes=sizes,
             march=march, simdlen=simdlen, stage=stage, scratch=scratch, timeout_seconds=0, memory_bytes=0,
         )  # fmt: skip
         compiling = work / "prewarming"

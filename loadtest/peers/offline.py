@@ -17,8 +17,8 @@ CORES = len(os.sched_getaffinity(0))
 BUCKET = re.compile(r"batch=(\d+),tokens=(\d+)")
 
 
-def demo_artifacts(cache: Path, model: Path, threads: int) -> dict[tuple[int, int], Path]:
-    """The cache's entries for the model at `model`, made for that many threads, by (batch, tokens).
+def demo_artifacts(cache: Path, model: Path) -> dict[tuple[int, int], Path]:
+    """The cache's entries for the model at `model`, by (batch, tokens).
 
     Of several for one bucket, the newest.
     """
@@ -26,8 +26,7 @@ def demo_artifacts(cache: Path, model: Path, threads: int) -> dict[tuple[int, in
     for manifest in cache.glob("v1/entries/*/*/manifest.json"):
         fields = json.loads(manifest.read_text())
         match = BUCKET.fullmatch(fields["bucket"])
-        name, made_for = fields["model"].split(":")[0], fields["factors"].get("cpu.threads")
-        if match is None or name != model.parents[1].name or made_for != str(threads):
+        if match is None or fields["model"].split(":")[0] != model.parents[1].name:
             continue
         bucket, written = (int(match[1]), int(match[2])), manifest.stat().st_mtime
         if bucket not in found or written > found[bucket][0]:
@@ -41,7 +40,7 @@ class OfflineLoop:
     def __init__(self, workspace: Workspace, seconds: Seconds, every: int) -> None:
         """`every`: of the sentences, sorted by length, take each n-th (a quick run's)."""
         self._workspace, self._seconds, self._every = workspace, seconds, every
-        self._artifacts = demo_artifacts(workspace.cache, workspace.minilm, CORES)
+        self._artifacts = demo_artifacts(workspace.cache, workspace.minilm)
         self._best: dict[str, int] = {}
 
     def measure(self, scenario: str) -> dict[int, tuple[str, Sample]]:
@@ -65,9 +64,7 @@ class OfflineLoop:
         wanted = [(batch, tokens) for batch in sorted(batches) for tokens in TOKENS]
         missing = [bucket for bucket in wanted if bucket not in self._artifacts]
         if missing:
-            raise FileNotFoundError(
-                f"{self._workspace.cache} holds no artifact for batch, tokens = {missing[0]}"
-            )
+            raise FileNotFoundError(f"{self._workspace.cache} holds no artifact for batch, tokens = {missing[0]}")
         command = [
             str(self._workspace.build / "loadtest/offline_loop"),
             f"--program={self._workspace.minilm}",

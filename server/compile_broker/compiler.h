@@ -23,8 +23,7 @@ struct CompileRequest {
   std::string program_path;
   std::string passes_path;  // empty: none
   std::map<std::string, int64_t>
-      sizes;  // graph symbol → size; absent: stays dynamic
-  int threads = 1;
+      sizes;                   // graph symbol → size; absent: stays dynamic
   std::string march;           // "x86-64-v4"
   int simdlen = 512;           // bits; 0: scalar code
   std::string device = "cpu";  // or "cuda:0", of those that the worker sees

@@ -153,7 +153,7 @@ absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
     proposed.buckets.push_back(use.bucket);
   }
   int compiles = 0;
-  for (const WarmupStep& step : MakeWarmupPlan(proposed, threads, toolchain)) {
+  for (const WarmupStep& step : MakeWarmupPlan(proposed, toolchain)) {
     const bool is_there = std::any_of(
         cache.entries().layers().begin(), cache.entries().layers().end(),
         [&](const CacheLayer& layer) {

@@ -61,7 +61,7 @@ std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
     }
   }
   std::vector<PlannedBucket> buckets;
-  for (WarmupStep& step : MakeWarmupPlan(*spec, threads, toolchain)) {
+  for (WarmupStep& step : MakeWarmupPlan(*spec, toolchain)) {
     if (step.wanted) buckets.push_back({spec, std::move(step)});
   }
   return buckets;

@@ -234,7 +234,8 @@ bool BucketPromoter::IsDoubtful(const WarmupStep& step) const {
       version_.tiers.slot(step.bucket).Read().state == BucketState::kDynamic) {
     return false;
   }
-  return !verdict->clear || verdict->measured_on != version_.deps.machine;
+  return !verdict->clear || verdict->measured_on != version_.deps.machine ||
+         verdict->threads != version_.compute_threads;
 }
 
 void BucketPromoter::Retime(const WarmupStep& step) {

@@ -28,12 +28,11 @@ constexpr double kEagerFactor = 2;
 constexpr char kSizeFactor[] = "size.";
 
 // The factors of the version's keys that say nothing of the bucket.
-KeyFactors FactorsOf(const ModelSpec& spec, int threads,
-                     const Toolchain& toolchain) {
+KeyFactors FactorsOf(const ModelSpec& spec, const Toolchain& toolchain) {
   ModelSpec one = spec;
   DimensionSizes sizes(spec.dimensions.size(), 1);
   one.buckets = {{sizes}};
-  return MakeWarmupPlan(one, threads, toolchain)[0].request.factors;
+  return MakeWarmupPlan(one, toolchain)[0].request.factors;
 }
 
 // The bucket of an entry with these factors but for sizes; nullopt of any
@@ -61,14 +60,18 @@ std::optional<DimensionSizes> BucketOf(const Json& factors,
   return sizes;
 }
 
-// Run times don't depend on the weights' values, so any verdict will do.
+// Run times don't depend on the weights' values, so any verdict will do that
+// was timed on so many threads.
 std::optional<Verdict> AnyVerdict(const FactStore& facts,
-                                  const ArtifactKey& key) {
+                                  const ArtifactKey& key, int threads) {
   for (const std::string& name : facts.NoteNames(key)) {
     if (!absl::StartsWith(name, Absl(kVerdictNotePrefix))) continue;
     const std::optional<std::string> note = facts.ReadNote(key, name);
     Verdict verdict;
-    if (note.has_value() && ParseVerdict(*note, verdict)) return verdict;
+    if (note.has_value() && ParseVerdict(*note, verdict) &&
+        verdict.threads == threads) {
+      return verdict;
+    }
   }
   return std::nullopt;
 }
@@ -78,7 +81,7 @@ std::optional<Verdict> AnyVerdict(const FactStore& facts,
 BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
                               int threads, const Toolchain& toolchain) {
   BucketExperience known;
-  const KeyFactors wanted = FactorsOf(spec, threads, toolchain);
+  const KeyFactors wanted = FactorsOf(spec, toolchain);
   std::vector<MeasuredRun> compiled, eager;
   std::set<ArtifactKey> seen;
   int entries = 0, timed = 0;
@@ -97,7 +100,8 @@ BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
         known.compile_seconds += seconds.get<double>();
         ++timed;
       }
-      const std::optional<Verdict> verdict = AnyVerdict(cache.facts(), key);
+      const std::optional<Verdict> verdict =
+          AnyVerdict(cache.facts(), key, threads);
       if (!verdict.has_value() || !(verdict->incumbent_seconds > 0)) continue;
       ++known.measured_buckets;
       eager.push_back({*sizes, verdict->incumbent_seconds});

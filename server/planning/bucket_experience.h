@@ -24,7 +24,7 @@ struct BucketExperience {
   int64_t artifact_bytes = 0;  // mean of a bucket; 0: never compiled
 };
 
-// `threads` as in MakeWarmupPlan. Reads every manifest of the cache.
+// `threads` as in ComputeThreads. Reads every manifest of the cache.
 BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
                               int threads, const Toolchain& toolchain);
 

@@ -14,8 +14,7 @@ using CpuSets = std::vector<std::vector<int>>;
 // this process may not use what model.yaml asks for.
 absl::StatusOr<CpuSets> InstanceCpus(const ModelSpec& spec);
 
-// Compute threads of each instance on a host of `cores`: they are baked into
-// compiled code and so are part of its key.
+// Compute threads of each instance on a host of `cores`.
 int ComputeThreads(const ModelSpec& spec, const absl::StatusOr<CpuSets>& cpus,
                    int cores);
 

@@ -11,7 +11,7 @@ namespace {
 // Changes whenever the passes of compiler/ may make other code from the same
 // program; equal to RECIPE in compiler/job/job.py, which refuses a job of
 // another recipe.
-constexpr char kRecipe[] = "6";
+constexpr char kRecipe[] = "7";
 
 // TorchInductor's options that change code, as JSON. The compile worker takes
 // them from here.
@@ -69,7 +69,7 @@ void AddGpu(const Toolchain& toolchain, KeyFactors& factors) {
 }
 
 KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
-                       int threads, const Toolchain& toolchain) {
+                       const Toolchain& toolchain) {
   KeyFactors factors = {
       {"schema", "2"},
       {"recipe", kRecipe},
@@ -88,7 +88,6 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
     AddGpu(toolchain, factors);
   } else {
     factors["cpu.simdlen"] = absl::StrCat(toolchain.cpu.simdlen);
-    factors["cpu.threads"] = absl::StrCat(threads);
   }
   AddLevers(spec.compile, factors);
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
@@ -130,7 +129,7 @@ std::vector<ShapeBucket> SizesOfForms(const ModelSpec& spec) {
   return forms;
 }
 
-std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
+std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec,
                                        const Toolchain& toolchain,
                                        const std::string& device) {
   const std::vector<std::string> names = spec.DimensionNames();
@@ -140,7 +139,7 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
   std::vector<WarmupStep> plan;
   for (size_t b = 0; b < all.size(); ++b) {
     const ShapeBucket& bucket = all[b];
-    const KeyFactors factors = MakeFactors(spec, bucket, threads, toolchain);
+    const KeyFactors factors = MakeFactors(spec, bucket, toolchain);
     const ArtifactKey key(factors);
     const std::string name = BucketName(bucket, names);
     std::map<std::string, int64_t> sizes;
@@ -152,8 +151,8 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
                     bucket,
                     name,
                     {key, factors, spec.Label(), name, spec.program_path,
-                     spec.compile.passes_path, sizes, threads,
-                     toolchain.cpu.march, toolchain.cpu.simdlen, device},
+                     spec.compile.passes_path, sizes, toolchain.cpu.march,
+                     toolchain.cpu.simdlen, device},
                     spec.compile.dynamic == DynamicForms::kBeside ||
                         IsDynamic(bucket) || !MayBeTaken(bucket, forms)});
   }

@@ -33,10 +33,9 @@ inline constexpr int64_t kLeastDynamicSize = 2;
 std::vector<ShapeBucket> SizesOfForms(const ModelSpec& spec);
 
 // One step per bucket, in the spec's order, then one per dynamic form.
-// `threads` are the compute threads per device thread; they are baked into the
-// code and so are part of the key. For a model on a GPU `toolchain.gpu` is set,
-// and `device` is the one that compiles, "cuda:0".
-std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec, int threads,
+// For a model on a GPU `toolchain.gpu` is set, and `device` is the one that
+// compiles, "cuda:0".
+std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec,
                                        const Toolchain& toolchain,
                                        const std::string& device = "cpu");
 

@@ -122,6 +122,7 @@ std::string VerdictToJson(const Verdict& verdict) {
       {"fastest_seconds", ToJson(verdict.fastest_seconds)},
       {"clear", verdict.clear},
       {"measured_on", verdict.measured_on},
+      {"threads", verdict.threads},
   };
   if (verdict.over_dynamic.has_value()) {
     document["over_dynamic"] = {
@@ -153,6 +154,7 @@ bool ParseVerdict(const std::string& text, Verdict& verdict) {
   reader.Read("fastest_seconds", read.fastest_seconds);
   reader.Read("clear", read.clear);
   reader.Read("measured_on", read.measured_on);
+  reader.ReadCount("threads", read.threads);
   const json* cases = reader.Find("cases");
   if (!reader.ok() || !cases->is_array()) return false;
   for (const json& one : *cases) {

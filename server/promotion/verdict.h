@@ -57,6 +57,7 @@ struct Verdict {
   // Whether the interval decides. Where not, the median did: measure again.
   bool clear = true;
   std::string measured_on;  // the machine whose figures these are
+  int threads = 0;          // compute threads of each run
   std::optional<OverDynamic> over_dynamic;
 };
 

@@ -18,6 +18,7 @@ constexpr const char* kOwnOptions[] = {
     "aot_inductor.",
     "always_keep_tensor_constants",
     "cpp.cxx",
+    "cpp.dynamic_threads",
     "cpp.simdlen",
     "cpp.threads",
     "cpp.vec_isa_ok",

@@ -8,7 +8,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "runner/aot_artifact.h"
 #include "runner/torch_errors.h"
@@ -22,12 +21,10 @@ using torch::inductor::AOTIModelContainerRunnerCpu;
 }  // namespace
 
 AotExecutable::AotExecutable(
-    ArtifactManifest manifest, bool parallel,
-    std::shared_ptr<WeightStore> weights,
+    ArtifactManifest manifest, std::shared_ptr<WeightStore> weights,
     std::unique_ptr<AOTIModelContainerRunnerCpu> runner)
     : manifest_(std::move(manifest)),
       dynamic_(IsDynamic(manifest_)),
-      parallel_(parallel),
       weights_(std::move(weights)),
       runner_(std::move(runner)) {}
 
@@ -36,10 +33,6 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
   ASSIGN_OR_RETURN(ArtifactManifest manifest,
                    ReadArtifact(entry_folder, "cpu", *weights));
   const std::string library = entry_folder + "/model.so";
-  ASSIGN_OR_RETURN(const auto code, MappedFile::Open(library));
-  // What gcc calls for a parallel region.
-  const bool parallel =
-      code->bytes().find("GOMP_parallel") != std::string_view::npos;
   try {
     const c10::InferenceMode mode;
     auto runner = std::make_unique<AOTIModelContainerRunnerCpu>(
@@ -48,7 +41,7 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
     const absl::Status bound = BindConstants(*runner, manifest, *weights);
     if (!bound.ok()) return InFolder(entry_folder, bound);
     return std::shared_ptr<Executable>(new AotExecutable(
-        std::move(manifest), parallel, std::move(weights), std::move(runner)));
+        std::move(manifest), std::move(weights), std::move(runner)));
   } catch (...) {
     return CompiledError(entry_folder);
   }

@@ -23,7 +23,7 @@ class AotExecutable : public Executable {
 
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override;
-  bool KeepsToContext() const override { return !parallel_; }
+  bool KeepsToContext() const override { return true; }
   bool Takes(absl::Span<const Tensor> inputs) const override;
   std::string_view tier() const override {
     return dynamic_ ? "dynamic" : "aot";
@@ -31,8 +31,7 @@ class AotExecutable : public Executable {
 
  private:
   AotExecutable(
-      ArtifactManifest manifest, bool parallel,
-      std::shared_ptr<WeightStore> weights,
+      ArtifactManifest manifest, std::shared_ptr<WeightStore> weights,
       std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner);
 
   absl::StatusOr<RunResult> SplitOutputs(
@@ -41,7 +40,6 @@ class AotExecutable : public Executable {
 
   const ArtifactManifest manifest_;
   const bool dynamic_;
-  const bool parallel_;  // has loops that are cut for a number of threads
   // Declared before the container, which holds pointers into it.
   const std::shared_ptr<WeightStore> weights_;
   const std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner_;

@@ -29,8 +29,8 @@ class Executable {
   virtual absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                         absl::Span<const Tensor> inputs) = 0;
 
-  // Whether Run computes on no more threads than its context has. Compiled
-  // loops that are cut for a fixed number of threads take those anyway.
+  // Whether Run is over when it returns, and computes on no more threads than
+  // its context has.
   virtual bool KeepsToContext() const = 0;
 
   // Whether Run is for inputs of these shapes; their data is not read. Any are

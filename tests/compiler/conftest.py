@@ -38,13 +38,14 @@ class Artifact:
     manifest: dict[str, Any]
     program: Path
 
-    def run(self, batches: list[list[Any]]) -> list[list[Any]]:
+    def run(self, batches: list[list[Any]], threads: int = 2) -> list[list[Any]]:
         """Runs the artifact on each list of inputs, in a process of its own: one that died is a
         failed test, not the end of all tests."""
         import torch
 
         torch.save(batches, self.folder.parent / "inputs.pt")
-        command = [sys.executable, "-m", "tests.compiler.run_artifact", str(self.folder), str(self.program)]
+        what = [str(self.folder), str(self.program), str(threads)]
+        command = [sys.executable, "-m", "tests.compiler.run_artifact", *what]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert ended.returncode == 0, f"the process ended with {ended.returncode}: {ended.stderr[-2000:]}"
         return torch.load(self.folder.parent / "outputs.pt")
@@ -75,7 +76,7 @@ class Compiler:
         march, simdlen = toolchain.host_target()
         return {
             "op": "compile", "id": self._count, "key": f"{self._count:064x}", "factors": {"graph": "g"},
-            "model": "test:1", "bucket": "small", "program": str(program), "sizes": sizes, "threads": 2,
+            "model": "test:1", "bucket": "small", "program": str(program), "sizes": sizes,
             "march": march, "simdlen": simdlen, "stage": str(stage), "scratch": str(self._scratch),
             "timeout_seconds": 600, "memory_bytes": 8 << 30,
         }  # fmt: skip

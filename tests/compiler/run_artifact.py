@@ -1,4 +1,4 @@
-"""Runs an artifact on saved inputs: `python -m tests.compiler.run_artifact STAGE PROGRAM`."""
+"""Runs an artifact on saved inputs: `python -m tests.compiler.run_artifact STAGE PROGRAM THREADS`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from compiler.program.archive import load_program
 
 
-def main(stage: Path, program_path: Path) -> None:
+def main(stage: Path, program_path: Path, threads: int) -> None:
     """Reads inputs.pt beside the stage, writes outputs.pt."""
-    torch.set_num_threads(2)
+    torch.set_num_threads(threads)
     manifest = json.loads((stage / "manifest.json").read_text())
     program = load_program(program_path)
     weights = {**program.state_dict, **program.constants}
@@ -28,4 +28,4 @@ def main(stage: Path, program_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -58,14 +58,12 @@ def place(text: str) -> str:
     return f"{HERE.name}:{1 + next(i for i, line in enumerate(lines) if text in line)}"
 
 
-def explained(
-    compiler: Compiler, path: Path, sizes: dict[str, int], ranges: list[Any] | None = None
-) -> dict[str, Any]:
+def explained(compiler: Compiler, path: Path, sizes: dict[str, int], ranges: list[Any] | None = None) -> dict[str, Any]:
     job = Job.parse(compiler.request(path, sizes))
     work = job.stage.parent / "work"
     work.mkdir()
     phases: list[str] = []
-    report = explain(job, ranges or [], work, phases.append)
+    report = explain(job, 2, ranges or [], work, phases.append)
     assert phases[0] == "load" and phases[-1] == "measure"
     # It is what stokerctl gets, as JSON.
     return json.loads(json.dumps(report))
@@ -208,9 +206,7 @@ def test_a_refused_program_is_explained_as_far_as_it_goes(compiler: Compiler) ->
 
 
 @pytest.mark.slow
-def test_a_failure_of_the_compiler_names_the_line(
-    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_of_the_compiler_names_the_line(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     from torch._inductor import lowering
 
     def broken(*arguments: Any, **options: Any) -> None:
@@ -269,9 +265,7 @@ STACK = "L__self__,,zoo.Model;L__self___layers_0_linear,layers.0.linear,torch.nn
 
 def test_the_models_own_line_is_read() -> None:
     origin = origins.read({"stack_trace": TRACE, "nn_module_stack": STACK})
-    assert origin == origins.Origin(
-        "zoo/model.py", 12, "forward", "x = self.linear(x)", "layers.0.linear", "Linear"
-    )
+    assert origin == origins.Origin("zoo/model.py", 12, "forward", "x = self.linear(x)", "layers.0.linear", "Linear")
     assert origin.place == "model.py:12"
     assert origins.read({"nn_module_stack": STACK}).place == "layers.*.linear"
     assert origins.read({"nn_module_stack": STACK.partition(";")[0]}).place == "Model"
@@ -300,9 +294,7 @@ def test_what_is_not_understood_stays_unknown(note: Any) -> None:
 def test_text_of_an_archive_is_fit_for_a_terminal() -> None:
     trace = 'File "/a/\x1b[31m.py", line 1, in \x07f\n    x = "\x1b]0;title\x07' + "y" * 1000 + "\n"
     origin = origins.read({"stack_trace": trace})
-    assert all(
-        text.isprintable() and len(text) <= 200 for text in (origin.file, origin.function, origin.code)
-    )
+    assert all(text.isprintable() and len(text) <= 200 for text in (origin.file, origin.function, origin.code))
 
 
 def test_a_portable_line_names_no_folder_of_this_machine(tmp_path: Path, monkeypatch: Any) -> None:

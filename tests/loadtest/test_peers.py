@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -136,17 +137,17 @@ def test_pins_are_exact_and_name_the_environment(tmp_path: Path, monkeypatch: py
 
 
 def test_the_loop_takes_the_newest_artifact_of_the_demo_model(tmp_path: Path) -> None:
-    def entry(key: str, model: str, bucket: str, threads: int) -> Path:
+    def entry(key: str, model: str, bucket: str, written: int) -> Path:
         folder = tmp_path / "v1/entries" / key[:2] / key
         folder.mkdir(parents=True)
-        fields = {"model": model, "bucket": bucket, "factors": {"cpu.threads": str(threads)}}
-        (folder / "manifest.json").write_text(json.dumps(fields))
+        (folder / "manifest.json").write_text(json.dumps({"model": model, "bucket": bucket}))
+        os.utime(folder / "manifest.json", (written, written))
         return folder
 
     right = entry("aa1", "minilm:1", "batch=8,tokens=32", 2)
     entry("bb2", "other:1", "batch=8,tokens=64", 2)
     entry("cc3", "minilm:1", "batch=8,tokens=32", 1)
-    found = demo_artifacts(tmp_path, Path("models/minilm/1/model.pt2"), threads=2)
+    found = demo_artifacts(tmp_path, Path("models/minilm/1/model.pt2"))
     assert found == {(8, 32): right}
 
 

@@ -117,7 +117,6 @@ class CompileBrokerTest : public testing::Test {
             .bucket = bucket,
             .program_path = absl::StrCat("/models/", behaviour, ".pt2"),
             .sizes = {{"s0", 1}},
-            .threads = 1,
             .march = "x86-64-v3",
             .simdlen = 256};
   }

@@ -75,7 +75,7 @@ class DynamicFormsTest : public ::testing::Test {
     Compiled(kBucket, {{"tier", "aot"}, {"milliseconds", bucket_ms}});
   }
   ArtifactKey Key(size_t step) const {
-    return MakeWarmupPlan(*spec_, 1, {})[step].request.key;
+    return MakeWarmupPlan(*spec_, {})[step].request.key;
   }
   // Loads and warms up the model.
   void Serve() {

@@ -59,7 +59,7 @@ class GraphCaptureTest : public ::testing::Test {
     Stop();
     toolchain_.gpu = kTarget;
     for (const WarmupStep& step :
-         MakeWarmupPlan(*spec_, 1, toolchain_, "cuda:0")) {
+         MakeWarmupPlan(*spec_, toolchain_, "cuda:0")) {
       const ArtifactKey& key = step.request.key;
       if (cache_->entries().Lookup(key).has_value()) continue;
       const auto staged = cache_->entries().NewStagingFolder(key);

@@ -64,7 +64,7 @@ class LifecycleTest : public ::testing::Test {
   // child has begun one.
   void HangInFirstRun() {
     Compile([](const CompileRequest&) { return std::nullopt; });
-    for (const WarmupStep& step : MakeWarmupPlan(*Rows(1), 1, {})) {
+    for (const WarmupStep& step : MakeWarmupPlan(*Rows(1), {})) {
       ASSERT_TRUE(CommitArtifact(*cache_, step.request.key).ok());
     }
     const std::string begun = folder_ / "begun";

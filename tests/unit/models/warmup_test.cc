@@ -189,7 +189,7 @@ TEST_F(WarmupTest, StoppedItDoesNotWaitForTheCompiler) {
 }
 
 TEST_F(WarmupTest, StoppedItLoadsNothing) {
-  for (const WarmupStep& step : MakeWarmupPlan(*spec_, 1, {})) {
+  for (const WarmupStep& step : MakeWarmupPlan(*spec_, {})) {
     ASSERT_TRUE(CommitArtifact(*cache_, step.request.key).ok());
   }
   version_ = std::make_unique<ModelVersion>(spec_, deps_);
@@ -217,7 +217,7 @@ class RetimingTest : public WarmupTest {
   }
 
   std::string MeasuredOn(size_t step) const {
-    const ArtifactKey key = MakeWarmupPlan(*spec_, 1, {})[step].request.key;
+    const ArtifactKey key = MakeWarmupPlan(*spec_, {})[step].request.key;
     Verdict verdict;
     EXPECT_TRUE(ParseVerdict(
         *cache_->facts().ReadNote(key, VerdictNoteName(*spec_)), verdict));
@@ -309,7 +309,7 @@ TEST_F(WarmupTest, StoppedItEndsARunInFloat64) {
   version_->Stop(MonotonicTime::InfinitePast());
   job.Join();
   EXPECT_EQ(Slot(0).state, BucketState::kChecking);
-  for (const WarmupStep& step : MakeWarmupPlan(*spec_, 1, {})) {
+  for (const WarmupStep& step : MakeWarmupPlan(*spec_, {})) {
     EXPECT_EQ(
         cache_->facts().ReadNote(step.request.key, VerdictNoteName(*spec_)),
         std::nullopt);

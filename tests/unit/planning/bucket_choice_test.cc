@@ -291,25 +291,35 @@ class KnownBucketsTest : public testing::Test {
     cache_ = *std::move(opened);
   }
 
-  // An entry of each bucket of the spec that took `compiled` to run.
+  // An entry of each bucket of the spec, and what was found on so many threads.
   void Fill(const ModelSpec& spec, int threads,
-            const std::function<Verdict(const ShapeBucket&)>& judge) {
-    for (const WarmupStep& step : MakeWarmupPlan(spec, threads, kToolchain)) {
+            const std::function<Verdict(const ShapeBucket&)>& judge,
+            const std::string& weights = "0123456789abcdef") {
+    for (const WarmupStep& step : MakeWarmupPlan(spec, kToolchain)) {
       const ArtifactKey& key = step.request.key;
-      const std::string folder =
-          cache_->entries().NewStagingFolder(key).value();
-      StageArtifact(folder, key);
-      nlohmann::json manifest = ManifestOf(key, SmallArtifact());
-      manifest["factors"] = step.request.factors;
-      manifest["seconds"] = 12;
-      WriteBytes(folder + "/manifest.json", manifest.dump());
-      ASSERT_TRUE(cache_->entries().Commit(key, folder).ok());
+      if (!cache_->entries().layers().front().ReadManifest(key).ok()) {
+        Commit(step);
+      }
       const auto& bucket = spec.buckets[static_cast<size_t>(step.bucket)];
+      Verdict verdict = judge(bucket);
+      verdict.threads = threads;
       ASSERT_TRUE(cache_->facts()
-                      .WriteNote(key, "verdict-0123456789abcdef.json",
-                                 VerdictToJson(judge(bucket)))
+                      .WriteNote(key,
+                                 absl::StrCat("verdict-", weights, ".json"),
+                                 VerdictToJson(verdict))
                       .ok());
     }
+  }
+
+  void Commit(const WarmupStep& step) {
+    const ArtifactKey& key = step.request.key;
+    const std::string folder = cache_->entries().NewStagingFolder(key).value();
+    StageArtifact(folder, key);
+    nlohmann::json manifest = ManifestOf(key, SmallArtifact());
+    manifest["factors"] = step.request.factors;
+    manifest["seconds"] = 12;
+    WriteBytes(folder + "/manifest.json", manifest.dump());
+    ASSERT_TRUE(cache_->entries().Commit(key, folder).ok());
   }
 
   TempFolder folder_{TempFolder::Where::kMemory};
@@ -334,7 +344,7 @@ TEST_F(KnownBucketsTest, FitsVerdictsOfTheSameProgramAndThreads) {
                    .candidate_seconds = 9,
                    .incumbent_seconds = 9};
   };
-  Fill(spec, 4, slow);
+  Fill(spec, 4, slow, "00000000000000ff");
   ModelSpec other = spec;
   other.program_digest = std::string(64, 'c');
   Fill(other, 2, slow);

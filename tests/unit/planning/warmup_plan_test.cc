@@ -12,7 +12,6 @@ namespace {
 
 struct Inputs {
   ModelSpec spec;
-  int threads = 2;
   Toolchain toolchain{.cpu = {"x86-64-v3", 256},
                       .torch = "2.11.0",
                       .torch_git = "70d99e9",
@@ -33,7 +32,7 @@ Inputs TokenModel() {
 }
 
 std::vector<WarmupStep> Plan(const Inputs& in) {
-  return MakeWarmupPlan(in.spec, in.threads, in.toolchain);
+  return MakeWarmupPlan(in.spec, in.toolchain);
 }
 
 TEST(WarmupPlanTest, OneStepPerBucketInTheirOrder) {
@@ -48,7 +47,6 @@ TEST(WarmupPlanTest, OneStepPerBucketInTheirOrder) {
   EXPECT_EQ(request.bucket, "batch=8,tokens=32");
   EXPECT_EQ(request.sizes,
             (std::map<std::string, int64_t>{{"s0", 8}, {"s1", 32}}));
-  EXPECT_EQ(request.threads, 2);
   EXPECT_EQ(request.march, "x86-64-v3");
   EXPECT_EQ(request.simdlen, 256);
   EXPECT_EQ(request.key, ArtifactKey(request.factors));
@@ -109,7 +107,6 @@ TEST(WarmupPlanTest, EachFactorChangesTheKey) {
           {"graph", [](Inputs& i) { i.spec.program_digest[0] = 'b'; }},
           {"a size", [](Inputs& i) { i.spec.buckets[0].sizes[1] = 17; }},
           {"a symbol", [](Inputs& i) { i.spec.dimensions[1].symbol = "s2"; }},
-          {"threads", [](Inputs& i) { i.threads = 4; }},
           {"march", [](Inputs& i) { i.toolchain.cpu.march = "x86-64-v4"; }},
           {"simdlen", [](Inputs& i) { i.toolchain.cpu.simdlen = 512; }},
           {"torch", [](Inputs& i) { i.toolchain.torch = "2.11.1"; }},
@@ -172,9 +169,9 @@ TEST(WarmupPlanTest, KeysOfTheProcessorAreWhatTheyWere) {
   in.toolchain.gpu = GpuTarget{"sm_90", 132, 79, "580"};
   const std::vector<WarmupStep> plan = Plan(in);
   EXPECT_EQ(plan[0].request.key.hex(),
-            "6fcbe194c051c78bd1adc87bcfbe49cfde1549058b4108b09663f688aac978d2");
+            "65150a945f8454e2ad3ca82724bbb13db5891bb4f00b576e31d47fe79f3ca49a");
   EXPECT_EQ(plan[1].request.key.hex(),
-            "645e221474c21ffa4bf511850d5d63371e953be9be9e29b351319e4aea4450b0");
+            "218d7ba240c0edb7558a3d3f293fccf3b136d73453f3d0e38a2426b40e293a35");
   EXPECT_EQ(plan[0].request.device, "cpu");
 }
 
@@ -190,7 +187,7 @@ Inputs OnGpu() {
 TEST(WarmupPlanTest, AKeyOfAGpuSaysWhichKindItIs) {
   const Inputs in = OnGpu();
   const CompileRequest request =
-      MakeWarmupPlan(in.spec, in.threads, in.toolchain, "cuda:1")[0].request;
+      MakeWarmupPlan(in.spec, in.toolchain, "cuda:1")[0].request;
   EXPECT_EQ(request.device, "cuda:1");
   const std::pair<const char*, const char*> kExpected[] = {
       {"device", "cuda"},
@@ -207,7 +204,6 @@ TEST(WarmupPlanTest, AKeyOfAGpuSaysWhichKindItIs) {
     EXPECT_EQ(request.factors.at(name), value) << name;
   }
   EXPECT_FALSE(request.factors.contains("cpu.simdlen"));
-  EXPECT_FALSE(request.factors.contains("cpu.threads"));
 }
 
 TEST(WarmupPlanTest, EachFactorOfAGpuChangesTheKey) {
@@ -228,10 +224,18 @@ TEST(WarmupPlanTest, EachFactorOfAGpuChangesTheKey) {
     change(in);
     EXPECT_TRUE(keys.insert(Plan(in)[0].request.key.hex()).second);
   }
-  // Which one of several it is, and how many cores the host has, is all one.
+  // Which one of several it is, is all one.
   Inputs in = OnGpu();
   in.spec.devices = {*ParseDevice("cuda:0")};
-  in.threads = 7;
+  EXPECT_EQ(Plan(in)[0].request.key.hex(), key);
+}
+
+// One artifact serves any CPU limit, and instances may differ.
+TEST(WarmupPlanTest, ThreadsAndInstancesAreNoFactors) {
+  Inputs in = TokenModel();
+  const std::string key = Plan(in)[0].request.key.hex();
+  in.spec.threads = 7;
+  in.spec.instances = 3;
   EXPECT_EQ(Plan(in)[0].request.key.hex(), key);
 }
 
@@ -239,7 +243,7 @@ TEST(WarmupPlanTest, EachFactorOfAGpuChangesTheKey) {
 // any of them, listed above or not, changes the key.
 TEST(WarmupPlanTest, EveryFactorThatIsStoredIsPartOfTheKey) {
   const CompileRequest request = Plan(TokenModel())[0].request;
-  EXPECT_GE(request.factors.size(), 18u);
+  EXPECT_GE(request.factors.size(), 17u);
   for (const auto& [name, value] : request.factors) {
     KeyFactors changed = request.factors;
     changed[name] += "x";

@@ -242,9 +242,9 @@ TEST_F(AotExecutableTest, WeightsThatWereWrittenToAnswerNothing) {
   }
 }
 
-// How many threads a run makes of a thread that is set to one compute thread.
+// How many threads a run makes of a thread that has so many compute threads.
 std::ptrdiff_t ThreadsOfARun(ExecutableLoader& loader, Executable& executable,
-                             const Tensor& input) {
+                             const Tensor& input, int threads) {
   const auto count = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
                          std::filesystem::directory_iterator());
@@ -252,7 +252,7 @@ std::ptrdiff_t ThreadsOfARun(ExecutableLoader& loader, Executable& executable,
   const std::ptrdiff_t before = count();
   std::ptrdiff_t after = 0;
   std::thread caller([&] {
-    const auto context = loader.NewContext(1);
+    const auto context = loader.NewContext(threads);
     EXPECT_TRUE(executable.Run(*context, {input}).ok());
     after = count();
   });
@@ -260,7 +260,7 @@ std::ptrdiff_t ThreadsOfARun(ExecutableLoader& loader, Executable& executable,
   return after - before;
 }
 
-TEST_F(AotExecutableTest, OnlyCodeWithoutParallelLoopsKeepsToItsContext) {
+TEST_F(AotExecutableTest, CompiledLoopsKeepToTheirContextsThreads) {
   const auto zeros = [](int64_t columns) {
     return MakeTensor(DataType::kFp32, {2, columns},
                       std::vector<float>(static_cast<size_t>(2 * columns)));
@@ -268,11 +268,12 @@ TEST_F(AotExecutableTest, OnlyCodeWithoutParallelLoopsKeepsToItsContext) {
   const auto wide = OpenAot("wide2", "wide");
   ASSERT_NE(wide, nullptr);
   EXPECT_TRUE(wide->KeepsToContext());
-  EXPECT_EQ(ThreadsOfARun(*loader_, *wide, zeros(512)), 1);
+  EXPECT_EQ(ThreadsOfARun(*loader_, *wide, zeros(512), 1), 1);
   const auto wave = OpenAot("wave2", "wave");
   ASSERT_NE(wave, nullptr);
-  EXPECT_FALSE(wave->KeepsToContext());
-  EXPECT_GT(ThreadsOfARun(*loader_, *wave, zeros(1 << 16)), 1);
+  EXPECT_TRUE(wave->KeepsToContext());
+  EXPECT_EQ(ThreadsOfARun(*loader_, *wave, zeros(1 << 16), 1), 1);
+  EXPECT_EQ(ThreadsOfARun(*loader_, *wave, zeros(1 << 16), 3), 3);
 }
 
 TEST_F(AotExecutableTest, OneOpenMpRuntimeAndNoCudaLibraries) {

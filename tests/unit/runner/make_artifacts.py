@@ -26,7 +26,6 @@ from compiler.job.protocol import encode
 from tests.fakes import malicious_pt2
 
 ROOT = Path(__file__).resolve().parents[3]
-THREADS = 2
 TIMEOUT_SECONDS = 900
 # Artifact: program and batch size. The two of "wide" share one set of weights.
 ARTIFACTS = {
@@ -179,7 +178,7 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
             {
                 "op": "compile", "id": i, "key": "0" * 64, "factors": {},
                 "model": f"{program}:1", "bucket": f"batch={size}", "program": str(path),
-                "sizes": {str(symbol): size}, "threads": THREADS, "march": march, "simdlen": simdlen,
+                "sizes": {str(symbol): size}, "march": march, "simdlen": simdlen,
                 "stage": str(stage), "scratch": str(scratch(folder)),
                 "timeout_seconds": TIMEOUT_SECONDS, "memory_bytes": 8 << 30,
             }  # fmt: skip
