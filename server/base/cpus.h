@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<int>> ParseCpuList(std::string_view text);
 // The inverse, with ranges.
 std::string CpuList(const std::vector<int>& cpus);
 
-// CPUs that this process may use: its affinity when it started.
+// CPUs that the calling thread may use now.
 std::vector<int> UsableCpus();
 // Those of a NUMA node; NOT_FOUND when the machine has no such node.
 absl::StatusOr<std::vector<int>> NodeCpus(int node);

@@ -143,7 +143,12 @@ void Daemon::OpenModels() {
   // Before anything asks torch for a GPU. What is wrong is said by the models
   // that want one.
   if (options_.default_device.is_gpu()) gpus_.Find().IgnoreError();
-  loader_ = MakeCpuLoader();
+  if (!options_.fixed_threads) {
+    free_cores_ = std::make_unique<FreeCores>(
+        UsableCores(), [] { return ReadCpuTimes(); }, [] { return CpuLimit(); },
+        clock_);
+  }
+  loader_ = MakeCpuLoader(free_cores_.get());
   first_run_ = std::make_unique<FirstRun>(
       FirstRun::Options{.argv = {"/proc/self/exe", "first-run"},
                         .machine = machine_},
@@ -206,6 +211,9 @@ absl::Status Daemon::Listen() {
                           StatusJson(status_reader_->Read()), ""};
             }},
            {"/metrics", [this] {
+              if (free_cores_ != nullptr) {
+                metrics_.Gauge(metric::kFreeCores).Set(free_cores_->now());
+              }
               return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
             }}}));
   const int cores = UsableCores();

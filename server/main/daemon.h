@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/free_cores.h"
 #include "base/memory_watch.h"
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
@@ -86,6 +87,7 @@ class Daemon {
   std::unique_ptr<KernelCache> cache_;
   std::unique_ptr<CompileBroker> broker_;
   GpuGuard gpus_;
+  std::unique_ptr<FreeCores> free_cores_;  // null: --fixed-threads
   std::unique_ptr<ExecutableLoader> loader_;
   std::unique_ptr<FirstRun> first_run_;
   const ReferenceRun reference_;

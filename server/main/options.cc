@@ -229,6 +229,9 @@ void CommandLine::AddCompiler() {
                   "compiler in the keys of artifacts, such as \"g++ 12.2.0\"; "
                   "the g++ here unless given, and with --frozen the one that "
                   "stokerd was built beside");
+  app_.add_flag("--fixed-threads", options_.fixed_threads,
+                "run on as many compute threads as the cores give, even where "
+                "other processes have the cores");
   app_.add_flag("--no-compile,--frozen", options_.frozen,
                 "never start a compiler; what the cache lacks is served eager");
   app_.add_option("--compile-jobs", options_.compile_jobs, "compiles at a time")

@@ -32,6 +32,7 @@ struct Options {
   int64_t max_request_bytes = 0;  // held by requests not answered yet
 
   bool frozen = false;
+  bool fixed_threads = false;
   std::string compiler_python = "python3";  // empty: this host compiles nothing
   std::string compiler_folder;  // holds the Python package `compiler`
   std::string cxx;              // as keys name it; empty: what is here

@@ -11,6 +11,7 @@ constexpr MetricDef kAll[] = {
     kRequests,
     kRefusedRequests,
     kRequestMemory,
+    kFreeCores,
     kRequestSeconds,
     kQueueSeconds,
     kExecuteSeconds,

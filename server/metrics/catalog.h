@@ -36,6 +36,10 @@ inline constexpr MetricDef kRequestMemory{
     "stoker_request_memory_bytes", MetricKind::kGauge, "",
     "Bytes held by requests that are not answered yet, their answers "
     "included."};
+inline constexpr MetricDef kFreeCores{
+    "stoker_free_cores", MetricKind::kGauge, "",
+    "Cores that other processes and the CPU quota leave to this one now; runs "
+    "take no more compute threads."};
 inline constexpr MetricDef kQueueSeconds{
     "stoker_queue_seconds", MetricKind::kHistogram, "model,version",
     "Time that a request waited for its batch.", Edges::kLatency};

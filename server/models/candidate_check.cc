@@ -263,7 +263,6 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
   }
   verdict = *std::move(worst);
   verdict.measured_on = deps_.machine;
-  verdict.threads = deps_.threads;
   return absl::OkStatus();
 }
 

@@ -41,7 +41,6 @@ class CandidateCheck {
     Clock* clock = nullptr;
     const ReferenceRun* reference = nullptr;  // null: there is none
     std::string machine;                      // for the verdict
-    int threads = 1;                          // likewise, of the runs
     std::stop_token stop;  // checks end soon, and say nothing
   };
   // What is behind `deps` outlives this object.

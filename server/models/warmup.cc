@@ -50,7 +50,6 @@ Warmup::Warmup(const VersionParts& version)
               .clock = version.deps.clock,
               .reference = version.deps.reference,
               .machine = version.deps.machine,
-              .threads = version.compute_threads,
               .stop = version.stop}),
       evidence_(version.spec,
                 version.deps.cache == nullptr ? nullptr

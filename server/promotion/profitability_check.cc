@@ -122,6 +122,10 @@ absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
     if (!first) RETURN_IF_ERROR(time(incumbent, incumbent_seconds));
     measurement.incumbent.push_back(incumbent_seconds);
     measurement.candidate.push_back(candidate_seconds);
+    measurement.threads =
+        measurement.pairs() == 1
+            ? context.threads()
+            : std::min(measurement.threads, context.threads());
   } while (!IsLook(measurement.pairs()) && clock.Now() - start < stretch);
   return absl::OkStatus();
 }
@@ -131,6 +135,7 @@ void JudgeProfit(const ProfitMeasurement& measurement, const ProfitSizes& sizes,
   verdict.promote = false;
   verdict.refusal = "profit";
   verdict.pairs = static_cast<int>(measurement.pairs());
+  verdict.threads = measurement.threads;
   if (verdict.pairs == 0) {
     verdict.reason = "not measured";
     return;

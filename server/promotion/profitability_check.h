@@ -23,6 +23,7 @@ struct ProfitMeasurement {
   // seconds[i] of pair i; equal lengths.
   std::vector<double> incumbent;
   std::vector<double> candidate;
+  int threads = 0;  // compute threads; where runs differed, the fewest
   size_t pairs() const { return candidate.size(); }
 };
 

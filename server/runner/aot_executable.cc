@@ -60,9 +60,10 @@ absl::StatusOr<RunResult> AotExecutable::SplitOutputs(
   return result;
 }
 
-absl::StatusOr<RunResult> AotExecutable::Run(ExecutionContext& /*context*/,
+absl::StatusOr<RunResult> AotExecutable::Run(ExecutionContext& context,
                                              absl::Span<const Tensor> inputs) {
   RETURN_IF_ERROR(CheckArtifactInputs(manifest_, inputs));
+  context.BeginRun();
   try {
     const c10::InferenceMode mode;
     ASSIGN_OR_RETURN(std::vector<at::Tensor> views, ViewAllAsTorch(inputs));

@@ -20,8 +20,10 @@ namespace {
 
 class CpuLoader : public ExecutableLoader {
  public:
+  explicit CpuLoader(const FreeCores* free_cores) : free_cores_(free_cores) {}
+
   std::unique_ptr<ExecutionContext> NewContext(int threads) override {
-    return ExecutionContext::CreateCpu(threads);
+    return ExecutionContext::CreateCpu(threads, free_cores_);
   }
 
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
@@ -43,13 +45,14 @@ class CpuLoader : public ExecutableLoader {
   }
 
  private:
+  const FreeCores* const free_cores_;
   // torch's loaders race with each other (pytorch #194128).
   absl::Mutex mu_;
 };
 
 }  // namespace
 
-std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
+std::unique_ptr<ExecutableLoader> MakeCpuLoader(const FreeCores* free_cores) {
   KeepErrorsCheap();
   MakeTruncatedDivisionSafe();
   MakeEmbeddingBagsSafe();
@@ -58,7 +61,7 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader() {
   // each open. Who asks torch for more by its own variable gets it.
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   c10::initLogging();
-  return std::make_unique<CpuLoader>();
+  return std::make_unique<CpuLoader>(free_cores);
 }
 
 }  // namespace stoker

@@ -27,6 +27,8 @@ struct CapturedGraph {
 };
 
 // One for each device.
+class FreeCores;
+
 class ExecutableLoader {
  public:
   virtual ~ExecutableLoader() = default;
@@ -69,7 +71,9 @@ class ExecutableLoader {
   }
 };
 
-// libtorch_cpu's. `kernel threads` are set per ExecutionContext.
-std::unique_ptr<ExecutableLoader> MakeCpuLoader();
+// libtorch_cpu's. Its contexts' runs take as many threads as have a core now;
+// null: all that they were given. `free_cores` outlives the contexts.
+std::unique_ptr<ExecutableLoader> MakeCpuLoader(
+    const FreeCores* free_cores = nullptr);
 
 }  // namespace stoker

@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "base/free_cores.h"
+
 // What gcc calls for "#pragma omp parallel", from the libgomp that torch
 // brings: with clang, the pragma would bring a second OpenMP with threads of
 // its own.
@@ -11,6 +13,10 @@ extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads,
                    unsigned flags);
 int omp_get_thread_num();
+void omp_set_num_threads(int threads);
+// Of the MKL that torch holds, where there is one: for the calling thread.
+// (Its name in lower case takes a pointer, as Fortran does.)
+int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));
 }
 
 namespace stoker {
@@ -18,7 +24,19 @@ namespace {
 
 class CpuExecutionContext : public ExecutionContext {
  public:
-  explicit CpuExecutionContext(int threads) : ExecutionContext(threads) {}
+  CpuExecutionContext(int threads, const FreeCores* free_cores)
+      : ExecutionContext(threads), most_(threads), free_cores_(free_cores) {}
+
+  // What at::set_num_threads does for this thread, without what it does for
+  // others.
+  void BeginRun() override {
+    if (free_cores_ == nullptr) return;
+    const int share = free_cores_->Share(most_);
+    if (share == threads_) return;
+    threads_ = share;
+    omp_set_num_threads(share);
+    if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(share);
+  }
 
   void Idle(absl::FunctionRef<void()> wait) override {
     if (threads() == 1) return wait();
@@ -27,6 +45,9 @@ class CpuExecutionContext : public ExecutionContext {
   }
 
  private:
+  const int most_;
+  const FreeCores* const free_cores_;
+
   // A parallel region in which the calling thread waits and the others sleep.
   struct Region {
     absl::FunctionRef<void()> wait;
@@ -52,9 +73,10 @@ void ExecutionContext::UseThreads(int threads) {
   at::set_num_threads(threads);
 }
 
-std::unique_ptr<ExecutionContext> ExecutionContext::CreateCpu(int threads) {
+std::unique_ptr<ExecutionContext> ExecutionContext::CreateCpu(
+    int threads, const FreeCores* free_cores) {
   UseThreads(threads);
-  return std::make_unique<CpuExecutionContext>(threads);
+  return std::make_unique<CpuExecutionContext>(threads, free_cores);
 }
 
 }  // namespace stoker

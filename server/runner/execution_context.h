@@ -11,12 +11,20 @@
 
 namespace stoker {
 
+class FreeCores;
+
 class ExecutionContext {
  public:
-  // Sets the calling thread's compute threads (OpenMP, ATen).
-  static std::unique_ptr<ExecutionContext> CreateCpu(int threads);
+  // Sets the calling thread's compute threads (OpenMP, ATen). `free_cores`
+  // outlives the context; null: there are always cores for all threads.
+  static std::unique_ptr<ExecutionContext> CreateCpu(
+      int threads, const FreeCores* free_cores = nullptr);
   virtual ~ExecutionContext() = default;
+  // Of the run that is made now, or was made last.
   int threads() const { return threads_; }
+
+  // An executable's run begins: with as many of the threads as have a core now.
+  virtual void BeginRun() {}
 
   // Calls `wait` while the other compute threads sleep. Left alone, OpenMP's
   // threads spin for milliseconds after each run, on cores that clients, other
@@ -34,8 +42,7 @@ class ExecutionContext {
   // Tests of rooms above derive a context that sets nothing.
   explicit ExecutionContext(int threads) : threads_(threads) {}
 
- private:
-  const int threads_;
+  int threads_;
 };
 
 }  // namespace stoker

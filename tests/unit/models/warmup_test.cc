@@ -216,12 +216,15 @@ class RetimingTest : public WarmupTest {
     job_.Join();
   }
 
-  std::string MeasuredOn(size_t step) const {
+  Verdict VerdictOf(size_t step) const {
     const ArtifactKey key = MakeWarmupPlan(*spec_, {})[step].request.key;
     Verdict verdict;
     EXPECT_TRUE(ParseVerdict(
         *cache_->facts().ReadNote(key, VerdictNoteName(*spec_)), verdict));
-    return verdict.measured_on;
+    return verdict;
+  }
+  std::string MeasuredOn(size_t step) const {
+    return VerdictOf(step).measured_on;
   }
   // Two seconds with a request.
   void Traffic() {
@@ -254,6 +257,24 @@ TEST_F(RetimingTest, WaitsUntilRequestsLeaveTheDeviceAlone) {
   Quiet();
   job_.Join();
   EXPECT_EQ(MeasuredOn(1), "there");
+}
+
+// Beside a neighbour runs had fewer threads: what they took says little.
+TEST_F(RetimingTest, WhatWasTimedOnFewerThreadsIsTimedAgain) {
+  Quiet();
+  Quiet();
+  job_.Join();
+  EXPECT_EQ(VerdictOf(0).threads, 1);
+  Verdict other = VerdictOf(0);
+  other.threads = 3;
+  const ArtifactKey key = MakeWarmupPlan(*spec_, {})[0].request.key;
+  ASSERT_TRUE(cache_->facts()
+                  .WriteNote(key, VerdictNoteName(*spec_), VerdictToJson(other))
+                  .ok());
+  job_ = Thread("warm-up", [this] { version_->warmup().Improve(); });
+  Quiet();
+  job_.Join();
+  EXPECT_EQ(VerdictOf(0).threads, 1);
 }
 
 // Models share the device.

@@ -32,6 +32,7 @@ Verdict Example() {
   verdict.fastest_seconds = 0.0101;
   verdict.clear = false;
   verdict.measured_on = "0123456789ab";
+  verdict.threads = 3;
   return verdict;
 }
 
@@ -46,6 +47,7 @@ void ExpectSame(const Verdict& a, const Verdict& b) {
   EXPECT_EQ(a.pairs, b.pairs);
   EXPECT_EQ(a.clear, b.clear);
   EXPECT_EQ(a.measured_on, b.measured_on);
+  EXPECT_EQ(a.threads, b.threads);
   ASSERT_EQ(a.cases.size(), b.cases.size());
   for (size_t i = 0; i < a.cases.size(); ++i) {
     EXPECT_EQ(a.cases[i].seed, b.cases[i].seed);

@@ -6,15 +6,19 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 
 #include "absl/synchronization/notification.h"
+#include "base/free_cores.h"
 #include "base/thread.h"
+#include "tests/fakes/fake_clock.h"
 
 namespace stoker {
 namespace {
@@ -51,6 +55,44 @@ TEST(ExecutionContextTest, ALaterContextElsewhereChangesNothing) {
   first.Join();
   second.Join();
   EXPECT_EQ(used, 3);
+}
+
+// ATen's loops, OpenMP's and MKL's products: whatever a run calls.
+TEST(ExecutionContextTest, ARunTakesThreadsThatHaveACore) {
+  FakeClock clock;
+  std::atomic<double> to_be_had = 0;
+  const auto read = [&]() -> std::optional<CpuTimes> {
+    return CpuTimes{.cpus = {0, 1, 2}, .to_be_had = to_be_had.load()};
+  };
+  FreeCores cores(
+      3, read, [] { return 3.0; }, clock);
+  const auto pass = [&](double free) {
+    for (int i = 0; i < FreeCores::kReadings; ++i) {
+      clock.BlockUntilWaiters(1);
+      to_be_had.store(to_be_had.load() +
+                      free * absl::ToDoubleSeconds(FreeCores::kPeriod));
+      clock.Advance(FreeCores::kPeriod);
+    }
+    clock.BlockUntilWaiters(1);
+  };
+  Thread("context", [&]() {
+    const auto context = ExecutionContext::CreateCpu(3, &cores);
+    const at::Tensor ones = at::ones({200, 300});
+    const auto run = [&](int expected) {
+      context->BeginRun();
+      EXPECT_EQ(context->threads(), expected);
+      EXPECT_EQ(at::get_num_threads(), expected);
+      EXPECT_TRUE(
+          at::allclose(at::mm(ones, ones.t()), at::full({200, 200}, 300.0)));
+    };
+    run(3);
+    pass(1);
+    run(1);
+    pass(2);
+    run(2);
+    pass(3);
+    run(3);
+  }).Join();
 }
 
 struct ThreadState {
