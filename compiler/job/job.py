@@ -19,6 +19,7 @@ from compiler.guards import branches
 from compiler.guards.refused import Refused
 from compiler.job import codegen, cuda, manifest, parallel_loops, toolchain
 from compiler.job.protocol import PHASES
+from compiler.job.recipe import COMPILER, RECIPE
 from compiler.job.work_folder import temporary_files_in
 from compiler.program.archive import load_program
 from compiler.specialise import dynamic, passes
@@ -46,10 +47,6 @@ CUDA_OPTIONS = {
 
 ARTIFACT = "model.so"
 EXTERN_NODES = "model.json"
-
-# Part of every artifact's key: change it together with the one in server/planning/warmup_plan.cc
-# whenever other code may come out of the same program.
-RECIPE = "7"
 
 
 @dataclass
@@ -93,7 +90,10 @@ class Job:
             device=_field(message, "device", str) if "device" in message else "cpu",
         )
         if job.factors.get("recipe", RECIPE) != RECIPE:
-            raise ValueError(f"recipe: this compiler makes {RECIPE}, the job asks for {job.factors['recipe']}")
+            raise ValueError(
+                f"recipe: the code in {COMPILER} is {RECIPE}, the job asks for {job.factors['recipe']}, which stokerd "
+                "was built with: name that one by --compiler-folder, or build stokerd again"
+            )
         cxx = toolchain.compiler_name()
         if job.factors.get("cxx", cxx) != cxx:
             raise ValueError(f"cxx: the compiler here is {cxx}, the job asks for {job.factors['cxx']}")

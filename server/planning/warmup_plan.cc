@@ -8,11 +8,6 @@
 namespace stoker {
 namespace {
 
-// Changes whenever the passes of compiler/ may make other code from the same
-// program; equal to RECIPE in compiler/job/job.py, which refuses a job of
-// another recipe.
-constexpr char kRecipe[] = "7";
-
 // TorchInductor's options that change code, as JSON. The compile worker takes
 // them from here.
 constexpr std::pair<const char*, const char*> kInductorOptions[] = {
@@ -72,7 +67,7 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
                        const Toolchain& toolchain) {
   KeyFactors factors = {
       {"schema", "2"},
-      {"recipe", kRecipe},
+      {"recipe", toolchain.recipe},
       {"graph", spec.program_digest},
       {"torch", toolchain.torch},
       {"torch.git", toolchain.torch_git},

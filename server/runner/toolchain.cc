@@ -140,6 +140,7 @@ std::string MachineId() {
 
 Toolchain HostToolchain(std::string cxx) {
   return {.cpu = HostCpuTarget(),
+          .recipe = STOKER_RECIPE,
           .torch = STOKER_TORCH_VERSION,
           .torch_git = STOKER_TORCH_GIT,
           .cxx = cxx.empty() ? HostCxx() : std::move(cxx),

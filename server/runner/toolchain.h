@@ -41,6 +41,7 @@ absl::StatusOr<GpuTarget> ParseGpuTarget(absl::string_view text);
 
 struct Toolchain {
   CpuTarget cpu;
+  std::string recipe;     // digest of the code of compiler/ that decides
   std::string torch;      // "2.11.0": of the libtorch that is linked
   std::string torch_git;  // the commit that it was built from
   std::string cxx;        // "g++ 12.2.0": what builds artifacts

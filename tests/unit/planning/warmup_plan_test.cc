@@ -13,6 +13,7 @@ namespace {
 struct Inputs {
   ModelSpec spec;
   Toolchain toolchain{.cpu = {"x86-64-v3", 256},
+                      .recipe = "0123456789abcdef",
                       .torch = "2.11.0",
                       .torch_git = "70d99e9",
                       .cxx = "g++ 12.2.0",
@@ -108,6 +109,7 @@ TEST(WarmupPlanTest, EachFactorChangesTheKey) {
           {"a size", [](Inputs& i) { i.spec.buckets[0].sizes[1] = 17; }},
           {"a symbol", [](Inputs& i) { i.spec.dimensions[1].symbol = "s2"; }},
           {"march", [](Inputs& i) { i.toolchain.cpu.march = "x86-64-v4"; }},
+          {"recipe", [](Inputs& i) { i.toolchain.recipe[0] = 'f'; }},
           {"simdlen", [](Inputs& i) { i.toolchain.cpu.simdlen = 512; }},
           {"torch", [](Inputs& i) { i.toolchain.torch = "2.11.1"; }},
           {"torch.git", [](Inputs& i) { i.toolchain.torch_git = "0a1b2c3"; }},
@@ -169,9 +171,9 @@ TEST(WarmupPlanTest, KeysOfTheProcessorAreWhatTheyWere) {
   in.toolchain.gpu = GpuTarget{"sm_90", 132, 79, "580"};
   const std::vector<WarmupStep> plan = Plan(in);
   EXPECT_EQ(plan[0].request.key.hex(),
-            "65150a945f8454e2ad3ca82724bbb13db5891bb4f00b576e31d47fe79f3ca49a");
+            "29323f5c385553d86d00f78475895045f51d9b340bbbc8b40920a3355aa5e5fd");
   EXPECT_EQ(plan[1].request.key.hex(),
-            "218d7ba240c0edb7558a3d3f293fccf3b136d73453f3d0e38a2426b40e293a35");
+            "30155f79f852db7f0b10a8eb148c6e4fbaafc4e57ad36f94b76a655807769402");
   EXPECT_EQ(plan[0].request.device, "cpu");
 }
 
