@@ -20,6 +20,7 @@
 #include "ctl/planned_buckets.h"
 #include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
+#include "planning/note_names.h"
 
 namespace stoker {
 namespace {
@@ -31,8 +32,12 @@ struct Outlook {
   WarmupStep step;
   std::optional<int> layer;            // of the hit
   std::string damage;                  // why an entry that is there is none
+  std::optional<std::string> refusal;  // why the compiler makes none
   const EntryInfo* nearest = nullptr;  // of a miss
   std::vector<FactorDifference> differences;  // nearest's value, then ours
+
+  // A start would compile it.
+  bool missing() const { return !layer.has_value() && !refusal.has_value(); }
 };
 
 absl::StatusOr<std::vector<Outlook>> LookAhead(
@@ -55,7 +60,10 @@ absl::StatusOr<std::vector<Outlook>> LookAhead(
         outlook.damage = check.detail;
       }
     }
-    if (!outlook.layer.has_value()) {
+    if (!outlook.layer.has_value() && outlook.damage.empty()) {
+      outlook.refusal = with.cache.facts().ReadNote(key, kRefusalNoteName);
+    }
+    if (outlook.missing()) {
       outlook.nearest = Nearest(entries, outlook.step.request.factors);
     }
     if (outlook.nearest != nullptr) {
@@ -68,6 +76,7 @@ absl::StatusOr<std::vector<Outlook>> LookAhead(
 }
 
 std::string Where(const Outlook& outlook) {
+  if (outlook.refusal.has_value()) return "refused";
   if (!outlook.layer.has_value()) return "miss";
   return *outlook.layer == 0 ? "hit"
                              : absl::StrCat("hit, ", LayerName(*outlook.layer));
@@ -79,6 +88,8 @@ std::string Shortened(const std::string& value) {
 
 // "cxx: g++ 12.2.0 -> g++ 13.2.0" of each factor, or why there is none.
 std::string Why(const Outlook& outlook) {
+  if (outlook.layer.has_value()) return "";
+  if (outlook.refusal.has_value()) return *outlook.refusal;
   if (!outlook.damage.empty()) return outlook.damage;
   if (outlook.nearest == nullptr) return "no entry to compare with";
   std::string why;
@@ -96,6 +107,7 @@ Json Described(const Outlook& outlook) {
                {"hit", outlook.layer.has_value()}};
   if (outlook.layer.has_value()) json["layer"] = *outlook.layer;
   if (!outlook.damage.empty()) json["damage"] = outlook.damage;
+  if (outlook.refusal.has_value()) json["refusal"] = *outlook.refusal;
   if (outlook.nearest == nullptr) return json;
   json["nearest"] = outlook.nearest->key.hex();
   for (const FactorDifference& one : outlook.differences) {
@@ -138,11 +150,10 @@ absl::StatusOr<int> PlanCommands::Explain(const std::string& model) const {
   TextTable table({"MODEL", "BUCKET", "KEY", "CACHE", "WHY"});
   Json list = Json::array();
   for (const Outlook& outlook : outlooks) {
-    missed |= !outlook.layer.has_value();
+    missed |= outlook.missing();
     list.push_back(Described(outlook));
     table.Add({outlook.spec->Label(), outlook.step.name,
-               outlook.step.request.key.Short(), Where(outlook),
-               outlook.layer.has_value() ? "" : Why(outlook)});
+               outlook.step.request.key.Short(), Where(outlook), Why(outlook)});
   }
   if (json) {
     PrintJson(list);
@@ -159,6 +170,7 @@ absl::StatusOr<std::vector<ArtifactKey>> PlanCommands::Keys(
   std::set<ArtifactKey> keys;
   for (const Outlook& outlook : outlooks) {
     const ArtifactKey& key = outlook.step.request.key;
+    if (outlook.refusal.has_value()) continue;
     if (!outlook.layer.has_value()) {
       return absl::NotFoundError(
           absl::StrCat("the cache has no entry ", key.Short(), " for ",
@@ -183,7 +195,7 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
   for (const Outlook& outlook : outlooks) {
     Json row = Described(outlook);
     std::string expected;
-    if (!outlook.layer.has_value()) {
+    if (outlook.missing()) {
       const ArtifactKey& key = outlook.step.request.key;
       const bool first = !compiles.contains(key);
       const std::optional<double> seconds = ExpectedSeconds(outlook, entries);
@@ -210,7 +222,7 @@ absl::StatusOr<int> PlanCommands::Plan(const std::string& model) const {
     }
     table.Add({spec->Label(), outlook.step.name,
                outlook.step.request.key.Short(), Where(outlook), expected,
-               pays_back, outlook.layer.has_value() ? "" : Why(outlook)});
+               pays_back, Why(outlook)});
     list.push_back(std::move(row));
   }
   double total = 0;

@@ -26,10 +26,11 @@ struct PlanCommands {
   bool json = false;
 
   // For each bucket of the model (of all for an empty name): a hit and where,
-  // or a miss with the nearest entry and the factors that differ, its value
-  // first. Returns kFound when there is a miss.
+  // a miss with the nearest entry and the factors that differ, its value first,
+  // or why the compiler refuses it. Returns kFound when there is a miss.
   absl::StatusOr<int> Explain(const std::string& model) const;
-  // Of every bucket, each once. NOT_FOUND, with the first that is missing.
+  // Of every bucket that can have an artifact, each once. NOT_FOUND, with the
+  // first that is missing.
   absl::StatusOr<std::vector<ArtifactKey>> Keys(const std::string& model) const;
   // How many compiles a start would need, and how long they took elsewhere.
   // Returns 0.

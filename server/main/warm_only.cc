@@ -19,11 +19,13 @@ namespace {
 
 constexpr int kBarWidth = 24;
 
-// Promotion has looked at it: there is an artifact, and a verdict beside it.
+// Promotion has looked at it, and there is a verdict beside its artifact; or
+// the compiler has, and there is a reason beside its key.
 bool IsRefused(const BucketStatus& bucket) {
   switch (bucket.slot.fallback) {
     case FallbackReason::kProfit:
     case FallbackReason::kParity:
+    case FallbackReason::kRefused:
     case FallbackReason::kDynamicOnly:
     case FallbackReason::kDynamicUntried:
     case FallbackReason::kDynamicTie:

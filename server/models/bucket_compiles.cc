@@ -193,6 +193,9 @@ void BucketCompiles::Failed(const WarmupStep& step,
                 With(VersionLabels(version_.spec), "outcome",
                      FallbackReasonName(FallbackReason::kCompile)))
       .Add();
+  if (reason == FallbackReason::kRefused) {
+    promoter_.KeepRefusal(step, std::string(status.message()));
+  }
   version_.tiers.FallBack(step.bucket, reason, Std(status.message()));
 }
 

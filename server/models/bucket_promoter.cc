@@ -81,6 +81,19 @@ bool BucketPromoter::LeaveUnwanted(const WarmupStep& step) {
   return true;
 }
 
+bool BucketPromoter::LeaveRefused(const WarmupStep& step) {
+  const std::optional<std::string> why =
+      evidence_.ReadRefusal(step.request.key);
+  if (!why.has_value()) return false;
+  version_.tiers.FallBack(step.bucket, FallbackReason::kRefused, *why);
+  return true;
+}
+
+void BucketPromoter::KeepRefusal(const WarmupStep& step,
+                                 const std::string& why) {
+  evidence_.WriteRefusal(step.request.key, why);
+}
+
 bool BucketPromoter::IsKnown(const WarmupStep& step) const {
   if (!version_.deps.verify_promotions) return true;
   const std::optional<Verdict> verdict =

@@ -37,6 +37,11 @@ class BucketPromoter {
   // takes it, and nobody asked for more or nothing is known to be faster: false
   // where that isn't so.
   bool LeaveUnwanted(const WarmupStep& step);
+  // Settles a bucket that the compiler is known to refuse: false where it
+  // isn't.
+  bool LeaveRefused(const WarmupStep& step);
+  // The compiler has refused it; that is kept for the next start.
+  void KeepRefusal(const WarmupStep& step, const std::string& why);
   // Whether Settle would only have to open the entry, and measure nothing.
   bool IsKnown(const WarmupStep& step) const;
   // `tried`: ArtifactOpener::TryInChild's.

@@ -40,6 +40,17 @@ void EvidenceStore::WriteReproducer(const ArtifactKey& key,
   Write(key, ReproducerNoteName(spec_), bytes, "reproducer");
 }
 
+std::optional<std::string> EvidenceStore::ReadRefusal(
+    const ArtifactKey& key) const {
+  if (!trusted_ || facts_ == nullptr) return std::nullopt;
+  return facts_->ReadNote(key, kRefusalNoteName);
+}
+
+void EvidenceStore::WriteRefusal(const ArtifactKey& key,
+                                 const std::string& why) const {
+  Write(key, std::string(kRefusalNoteName), why, "refusal");
+}
+
 std::optional<Verdict> EvidenceStore::ReadGraphGain(
     const ArtifactKey& key) const {
   return Read(key, GraphNoteName(spec_));

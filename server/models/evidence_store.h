@@ -1,6 +1,6 @@
 // What was found out about a version's artifacts, kept beside them in the
-// kernel cache: verdicts, the inputs that refused one, what graphs gain. So a
-// second start checks and times nothing again.
+// kernel cache: verdicts, the inputs that refused one, what graphs gain, why
+// the compiler made none. So a second start checks and times nothing again.
 //
 // Thread-safe. What can't be written costs a warning, and the next start the
 // time to find it out again.
@@ -26,6 +26,11 @@ class EvidenceStore {
   void WriteVerdict(const ArtifactKey& key, const Verdict& verdict) const;
   // A tensor file, for people.
   void WriteReproducer(const ArtifactKey& key, const std::string& bytes) const;
+
+  // Why the compiler refuses to make the artifact; nullopt: nobody knows that
+  // it does.
+  std::optional<std::string> ReadRefusal(const ArtifactKey& key) const;
+  void WriteRefusal(const ArtifactKey& key, const std::string& why) const;
 
   // What a CUDA graph of the artifact gained over it, measured on whichever
   // machine the verdict names.

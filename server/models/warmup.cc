@@ -110,7 +110,7 @@ absl::Status Warmup::SettleFromCache(absl::Span<const WarmupStep* const> steps,
     std::optional<CacheEntry> entry =
         version_.deps.cache->entries().Lookup(step->request.key);
     if (!entry.has_value()) {
-      missing.push_back(step);
+      if (!promoter_.LeaveRefused(*step)) missing.push_back(step);
       continue;
     }
     // What was not found out before takes its time, and that can wait.
@@ -207,7 +207,7 @@ void Warmup::SettleAll(absl::Span<const WarmupStep* const> steps) {
         version_.deps.cache->entries().Lookup(step->request.key);
     if (entry.has_value()) {
       promoter_.Settle(*step, *entry, opener_.TryInChild({&*entry, 1})[0]);
-    } else {
+    } else if (!promoter_.LeaveRefused(*step)) {
       missing.push_back(step);
     }
   }

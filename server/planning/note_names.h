@@ -17,6 +17,10 @@ inline constexpr std::string_view kReproducerNotePrefix = "reproducer-";
 inline constexpr std::string_view kGraphNotePrefix = "graph-";
 inline constexpr std::string_view kFirstRunNotePrefix = "ran-on-";
 
+// Why the compiler refused the key: where there will be no artifact. Whatever
+// its answer depends on is in the key.
+inline constexpr std::string_view kRefusalNoteName = "refusal.txt";
+
 // The notes that hold the verdict on an artifact, and the inputs and outputs
 // that it was refused for. What a verdict depends on and the artifact does not
 // is in the name: weights, ranges, padding, tolerances.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.clients import check_mlp
-from tests.integration.daemon import Daemon
+from tests.integration.daemon import Daemon, ctl
 
 BUCKETS = 2  # of mlp
 
@@ -68,6 +68,22 @@ def test_a_compile_that_fails(
         assert daemon.metric("stoker_compile_seconds_count", outcome="ok") == 0
         expect_eager(daemon, reason, words)
     assert no_entry(cache)
+
+
+def test_a_refusal_is_known_at_the_next_start(repository, start, fake_compiler, tmp_path: Path) -> None:
+    """It is no reason not to be ready, and nothing that another start would compile."""
+    models, cache = repository("mlp"), tmp_path / "cache"
+    words = "an unguarded check is left in the code"
+    with start(models, fake_compiler("--job", "refuse"), cache=cache) as daemon:
+        daemon.wait_ready(60)
+    plan = ctl("--cache", cache, "plan", f"--model-repository={models}")
+    assert plan.count(words) == BUCKETS and "a start here needs 0 compiles" in plan
+    with start(models, "--frozen", "--require-cache", cache=cache) as daemon:
+        daemon.wait_ready(60)
+        expect_eager(daemon, "refused", words)
+    with start(models, fake_compiler("--job", "refuse"), "--recheck-promotions", cache=cache) as daemon:
+        daemon.wait_ready(60)
+        assert daemon.metric("stoker_compile_seconds_count", outcome="refused") == BUCKETS
 
 
 def test_an_artifact_that_cannot_be_opened(repository, start, fake_compiler, tmp_path: Path) -> None:

@@ -154,6 +154,40 @@ TEST_F(WarmupTest, WhatTryingAgainWontHelpIsNotTriedAgain) {
   EXPECT_EQ(Slot(1).fallback, FallbackReason::kTimeout);
 }
 
+// What the answer depends on is in the key: no start asks for it again, and a
+// cache that says so is complete.
+TEST_F(WarmupTest, ARefusalIsKnownAtTheNextStart) {
+  Fail("batch=4", absl::FailedPreconditionError("an unguarded check"));
+  Serve();
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kRefused);
+  deps_.require_cache = true;
+  Serve();
+  EXPECT_THAT(compiler_.asked(), ElementsAre("batch=4", "batch=8"));
+  EXPECT_EQ(Slot(0).state, BucketState::kEager);
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kRefused);
+  EXPECT_EQ(Slot(0).detail, "refused: an unguarded check");
+  EXPECT_EQ(Slot(1).state, BucketState::kCompiled);
+  EXPECT_EQ(Fallbacks("refused"), 2);
+  // Whoever doubts what was found out asks again.
+  deps_.require_cache = false;
+  deps_.trust_verdicts = false;
+  Serve();
+  EXPECT_EQ(compiler_.asked().size(), 3u);
+}
+
+TEST_F(WarmupTest, OtherFailuresAreForgotten) {
+  Fail("batch=4", absl::ResourceExhaustedError("memory"));
+  Fail("batch=8", absl::InternalError("g++ crashed"));
+  Serve();
+  EXPECT_EQ(compiler_.asked().size(), 3u);
+  Serve();
+  EXPECT_EQ(compiler_.asked().size(), 6u);
+  deps_.require_cache = true;
+  version_ = std::make_unique<ModelVersion>(spec_, deps_);
+  EXPECT_THAT(std::string(version_->Load().message()),
+              HasSubstr("lacks 2 of 2 buckets"));
+}
+
 // A compile takes 18 s, by the manifest.
 TEST_F(WarmupTest, TheBudgetEndsCompiling) {
   spec_->compile.budget = absl::Seconds(30);
