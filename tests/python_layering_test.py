@@ -30,7 +30,7 @@ ALLOWED: dict[str, set[str]] = {
     "loadtest.circumstances": set(),
     "loadtest.text_table": set(),
     "loadtest.servers": set(),
-    "loadtest.benchmarks": {"compiler.program", "loadtest.servers"},
+    "loadtest.benchmarks": {"compiler.program", "loadtest.circumstances", "loadtest.servers", "loadtest.text_table"},
     "loadtest.peers": {
         "loadtest.circumstances", "loadtest.text_table", "loadtest.servers", "loadtest.benchmarks",
     },

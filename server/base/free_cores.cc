@@ -21,8 +21,6 @@ constexpr int kReadingsPerQuota = 10;  // it takes as long as all the rest
 // Of a core: what the server's own clients and the kernel may use of one
 // without a thread being taken off it.
 constexpr double kShared = 0.3;
-// A quota that is this close to a whole number of cores is one.
-constexpr double kRounding = 0.05;
 
 // "cpu7 user nice system idle iowait ...": the ticks of the last two and of
 // nice; nullopt of another line.
@@ -125,8 +123,9 @@ void FreeCores::Loop() {
     std::optional<CpuTimes> after = read_();
     const MonotonicTime now = clock_.Now();
     if (i % kReadingsPerQuota == 0) {
-      // Threads beyond the last whole core would be throttled, and waited for.
-      quota = std::max(1.0, std::floor(quota_() + kRounding));
+      // Threads leave cores unused while they wait for each other: two are
+      // faster with a quota of 1.5 than one, although they are throttled.
+      quota = std::max(1.0, std::round(quota_()));
     }
     if (const auto had = Between(before, after, now - last)) {
       readings[i % kReadings] = *had;

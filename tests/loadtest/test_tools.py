@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -208,6 +209,30 @@ def test_cold_start_measures_every_phase(tmp_path: Path) -> None:
         assert 0 < run["seconds"]["listening"] <= run["seconds"]["answer"]
         assert run["seconds"]["listening"] <= run["seconds"]["ready"]
     assert set(result["phases"]) == {"listening", "ready", "answer"}
+
+
+def test_neighbours_and_quotas_are_measured(tmp_path: Path) -> None:
+    models.write("tokens", tmp_path / "models")
+    server = shlex.join([
+        str(STOKERD), f"--model-repository={tmp_path / 'models'}", "--cache={cache}", "--no-compile",
+        "--listen=127.0.0.1:{port}", "--metrics-listen=127.0.0.1:{metrics_port}",
+    ])  # fmt: skip
+    command = [
+        sys.executable, "-m", "loadtest.benchmarks.neighbours", "--model=tokens", "--size=ids.0,mask.0=1",
+        "--size=ids.1,mask.1=8", "--rounds=1", "--seconds=0.3", "--under-way=1,2", "--quotas=0.5",
+        f"--output={tmp_path / 'result.json'}", f"--server=this={server}", f"--server=that={server} --fixed-threads",
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=REPO)
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads((tmp_path / "result.json").read_text())
+    conditions = ["quiet", "1 busy", "quota 0.5"]
+    if "no quota was measured" in ended.stdout:
+        conditions.pop()
+    found = [(s["server"], s["condition"], s["under_way"]) for s in result["samples"]]
+    assert sorted(found) == sorted((s, c, n) for s in ("this", "that") for c in conditions for n in (1, 2))
+    assert all(sample["per_second"] > 0 for sample in result["samples"])
+    header, *lines = [line for line in ended.stdout.splitlines() if re.match(r"SERVER|this|that", line)]
+    assert "OF QUIET" in header and len(lines) == len(found)
 
 
 def test_cold_start_says_why_a_server_ended(tmp_path: Path) -> None:

@@ -97,10 +97,13 @@ TEST_F(FreeCoresTest, ThreadsHaveACoreEach) {
   EXPECT_EQ(cores_.Share(8), 1);
 }
 
-TEST_F(FreeCoresTest, NoThreadIsThrottled) {
-  SetQuota(2.5);
+TEST_F(FreeCoresTest, AQuotaIsRounded) {
+  SetQuota(2.4);
   Pass(10, 0);
   EXPECT_DOUBLE_EQ(cores_.now(), 2);
+  SetQuota(2.5);
+  Pass(10, 0);
+  EXPECT_DOUBLE_EQ(cores_.now(), 3);
   SetQuota(0.1);
   Pass(10, 0);
   EXPECT_DOUBLE_EQ(cores_.now(), 1);
