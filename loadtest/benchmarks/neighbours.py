@@ -189,27 +189,29 @@ class Benchmark:
         return Sample(name, condition, under_way, number, step["throughput_per_s"], step["latency_ms"]["p99"])
 
 
-def ratio(over: list[float], of: list[float]) -> str:
-    ratios = sorted(a / b for a, b in zip(over, of, strict=True))
+def ratio(over: dict[int, float], of: dict[int, float]) -> str:
+    """Of figures by round."""
+    ratios = sorted(value / of[number] for number, value in over.items() if number in of)
     low, high = ratios[len(ratios) // 4], ratios[-1 - len(ratios) // 4]
     return f"{statistics.median(ratios):.2f} ({low:.2f}-{high:.2f})"
 
 
 def report(samples: list[Sample]) -> str:
-    def of(server: str, condition: str, under_way: int) -> list[Sample]:
-        return [s for s in samples if (s.server, s.condition, s.under_way) == (server, condition, under_way)]
+    def of(server: str, condition: str, under_way: int) -> tuple[dict[int, float], dict[int, float]]:
+        """Answers per second, and p99, by round."""
+        found = [s for s in samples if (s.server, s.condition, s.under_way) == (server, condition, under_way)]
+        return {s.round: s.per_second for s in found}, {s.round: s.p99_ms for s in found}
 
     rows = [["SERVER", "UNDER WAY", "CONDITION", "PER S", "P99 MS", "OF QUIET", "P99 OF QUIET"]]
     for server in sorted({s.server for s in samples}):
         for under_way in dict.fromkeys(s.under_way for s in samples):
             quiet = of(server, "quiet", under_way)
             for condition in dict.fromkeys(s.condition for s in samples):
-                found = of(server, condition, under_way)
-                rates, tails = [s.per_second for s in found], [s.p99_ms for s in found]
+                rates, tails = of(server, condition, under_way)
                 row = [server, str(under_way), condition]
-                row += [f"{statistics.median(rates):.1f}", f"{statistics.median(tails):.1f}"]
+                row += [f"{statistics.median(rates.values()):.1f}", f"{statistics.median(tails.values()):.1f}"]
                 if condition != "quiet":
-                    row += [ratio(rates, [s.per_second for s in quiet]), ratio(tails, [s.p99_ms for s in quiet])]
+                    row += [ratio(rates, quiet[0]), ratio(tails, quiet[1])]
                 rows.append(row + [""] * (len(rows[0]) - len(row)))
     return "\n".join(aligned(rows, left=(0, 2)))
 
