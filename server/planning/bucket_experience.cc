@@ -60,20 +60,21 @@ std::optional<DimensionSizes> BucketOf(const Json& factors,
   return sizes;
 }
 
-// Run times don't depend on the weights' values, so any verdict will do that
-// was timed on so many threads.
+// Run times don't depend on the weights' values, so any verdict will do. One
+// that was timed on so many threads is best; beside a neighbour there were
+// fewer.
 std::optional<Verdict> AnyVerdict(const FactStore& facts,
                                   const ArtifactKey& key, int threads) {
+  std::optional<Verdict> found;
   for (const std::string& name : facts.NoteNames(key)) {
     if (!absl::StartsWith(name, Absl(kVerdictNotePrefix))) continue;
     const std::optional<std::string> note = facts.ReadNote(key, name);
     Verdict verdict;
-    if (note.has_value() && ParseVerdict(*note, verdict) &&
-        verdict.threads == threads) {
-      return verdict;
-    }
+    if (!note.has_value() || !ParseVerdict(*note, verdict)) continue;
+    if (verdict.threads == threads) return verdict;
+    if (!found.has_value()) found = std::move(verdict);
   }
-  return std::nullopt;
+  return found;
 }
 
 }  // namespace

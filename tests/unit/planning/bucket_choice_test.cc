@@ -361,6 +361,21 @@ TEST_F(KnownBucketsTest, FitsVerdictsOfTheSameProgramAndThreads) {
   EXPECT_GT(known.artifact_bytes, 100);
 }
 
+// Where a neighbour has always been, nothing was timed on all threads.
+TEST_F(KnownBucketsTest, OtherThreadsTellMoreThanNothing) {
+  ModelSpec spec = TokenModel();
+  spec.buckets = Grid({1}, {16, 64});
+  Fill(spec, 1, [](const ShapeBucket& bucket) {
+    return Verdict{.promote = true,
+                   .speedup = 2,
+                   .candidate_seconds = 1e-3 * Volume(bucket.sizes),
+                   .incumbent_seconds = 2e-3 * Volume(bucket.sizes)};
+  });
+  const BucketExperience known = KnownBuckets(*cache_, spec, 2, kToolchain);
+  EXPECT_EQ(known.measured_buckets, 2);
+  EXPECT_NEAR(known.compiled({1, 64}), 0.064, 1e-6);
+}
+
 TEST_F(KnownBucketsTest, WhatWasRefusedRunsEager) {
   ModelSpec spec = TokenModel();
   spec.buckets = Grid({1}, {16, 64});
