@@ -125,9 +125,9 @@ def test_leaves_while_queued(daemon: Daemon) -> None:
     for client in clients:
         client.reset()
     eventually(lambda: waiting(daemon) == 0, "none waits", 20)
-    # The one that ran, or two, ran in vain; the others cost no device time.
+    # The one that ran, and what followed it until they had gone, ran in vain; the others cost no device time.
     ran = daemon.metric("stoker_requests_total", model="slow", outcome="ok") - answered
-    assert ran <= 2
+    assert ran <= 3
     with grpc.insecure_channel(daemon.address) as channel:
         stub(channel).ModelInfer(SLOW, timeout=30)
 
