@@ -116,18 +116,18 @@ def test_sends_half_of_too_much(daemon: Daemon) -> None:
 
 
 def test_leaves_while_queued(daemon: Daemon) -> None:
-    answered = daemon.metric("stoker_requests_total", model="slow", outcome="ok")
     clients = [RawClient(daemon.port) for _ in range(6)]
     for client in clients:
         stream = client.open()
         client.send(stream, message(SLOW.SerializeToString()), last=True)
     eventually(lambda: waiting(daemon) >= 4, "requests wait", 20)
+    answered = daemon.metric("stoker_requests_total", model="slow", outcome="ok")
     for client in clients:
         client.reset()
     eventually(lambda: waiting(daemon) == 0, "none waits", 20)
-    # The one that ran, and what followed it until they had gone, ran in vain; the others cost no device time.
+    # The one that ran as they left, or two, ran in vain; the others cost no device time.
     ran = daemon.metric("stoker_requests_total", model="slow", outcome="ok") - answered
-    assert ran <= 3
+    assert ran <= 2
     with grpc.insecure_channel(daemon.address) as channel:
         stub(channel).ModelInfer(SLOW, timeout=30)
 
