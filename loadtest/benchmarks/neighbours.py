@@ -29,7 +29,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,7 +126,7 @@ class Benchmark:
         self.left_out = ""
 
     def run(self) -> None:
-        with ExitStack() as stack:
+        with ExitStack() as made, ExitStack() as stack:  # control groups outlive their processes
             servers = {}
             for name, command in self._given.servers.items():
                 cache = self._given.cache or self._folder / f"cache-{name}"
@@ -136,16 +136,12 @@ class Benchmark:
             groups: dict[str, ControlGroup] = {}
             try:
                 if self._given.quotas:
-                    groups = {name: ControlGroup(server) for name, server in servers.items()}
+                    groups = {name: made.enter_context(closing(ControlGroup(s))) for name, s in servers.items()}
             except OSError as error:
                 self.left_out = f"no quota was measured: {error}"
-            # Groups outlive their processes.
-            closing = [*groups.values()]
             self._await_quiet(servers)
             for number in range(self._given.rounds):
                 self._round(number, servers, groups)
-        for group in closing:
-            group.close()
 
     def _await_quiet(self, servers: dict[str, Launch]) -> None:
         """Lets servers do what they do after they have become ready: until each has used little for a while."""
