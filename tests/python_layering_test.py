@@ -29,12 +29,17 @@ ALLOWED: dict[str, set[str]] = {
     "compiler.reference": {"compiler.program"},
     "loadtest.circumstances": set(),
     "loadtest.text_table": set(),
+    "loadtest.environments": set(),
     "loadtest.servers": set(),
     "loadtest.benchmarks": {"compiler.program", "loadtest.circumstances", "loadtest.servers", "loadtest.text_table"},
     "loadtest.peers": {
-        "loadtest.circumstances", "loadtest.text_table", "loadtest.servers", "loadtest.benchmarks",
+        "loadtest.circumstances", "loadtest.text_table", "loadtest.environments", "loadtest.servers",
+        "loadtest.benchmarks",
     },
     "loadtest.suite": {"loadtest.circumstances", "loadtest.text_table", "loadtest.servers"},
+    "loadtest.coverage": {
+        "loadtest.circumstances", "loadtest.text_table", "loadtest.environments", "loadtest.servers", "loadtest.suite",
+    },
 }
 ROOTS = ("compiler", "loadtest", "deploy", "tests")
 # Commands start without torch, which takes seconds to import, or before its environment is set up.

@@ -1,48 +1,30 @@
-"""Installs each peer into an environment of its own: a venv of pinned packages.
-
-An environment's folder changes with its pins, so that an old one is never taken for a new one.
-torch is not installed again: a .pth file shows the project's own environment, which must be the
-one that runs this, so that every server runs the same torch.
-"""
+"""Installs each peer into an environment of its own: a venv of pinned packages, with the project's torch."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import shutil
-import subprocess
 import sys
-import sysconfig
-import time
 from pathlib import Path
 
 from loadtest.circumstances import stoker_home
+from loadtest.environments import Environment, InstallError, packages, run, show_project
 from loadtest.peers import REPO
 
 PEERS = ("triton", "mlserver", "kserve", "perf_analyzer")
 REQUIREMENTS = Path(__file__).parent / "requirements"
 NULL_BACKEND = Path(__file__).parent / "adapters/triton_core/null_backend.c"
-PROJECT_PACKAGES = Path(sysconfig.get_paths()["purelib"])
-# What the install below does, besides the pins: raise it when that changes.
-LAYOUT = 2
 
 
-class InstallError(Exception):
-    """Why a peer can't be installed, for a person to read."""
+def _described(peer: str) -> Environment:
+    also = (NULL_BACKEND.read_bytes(),) if peer == "triton" else ()
+    return Environment(REQUIREMENTS / f"{peer}.txt", stoker_home() / "peers", also)
 
 
 def environment(peer: str) -> Path:
     """The folder that `peer` is, or would be, installed in."""
-    parts = [
-        (REQUIREMENTS / f"{peer}.txt").read_bytes(),
-        str(PROJECT_PACKAGES).encode(),
-        str(LAYOUT).encode(),
-    ]
-    if peer == "triton":
-        parts.append(NULL_BACKEND.read_bytes())
-    digest = hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
-    return stoker_home() / "peers" / f"{peer}-{digest}"
+    return _described(peer).folder
 
 
 def installed(peer: str) -> bool:
@@ -50,52 +32,26 @@ def installed(peer: str) -> bool:
 
 
 def python(peer: str) -> Path:
-    return environment(peer) / "bin/python"
-
-
-def packages(folder: Path) -> Path:
-    """The site-packages of an environment."""
-    return folder / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
+    return _described(peer).python
 
 
 def pins(peer: str) -> dict[str, str]:
     """Versions by package, as pinned."""
-    lines = (REQUIREMENTS / f"{peer}.txt").read_text().splitlines()
-    return dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    return _described(peer).pins()
 
 
 def install(peer: str) -> str:
     """Installs `peer` where it isn't; returns what to tell the user. Raises InstallError."""
-    folder = environment(peer)
-    if folder.is_dir():
-        return f"already in {folder}"
-    start = time.monotonic()
-    new = folder.with_name(folder.name + ".new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        _run([sys.executable, "-m", "venv", str(new)])
-        pip = [str(new / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
-        _run([*pip, "-r", str(REQUIREMENTS / f"{peer}.txt")])
+
+    def prepare(new: Path) -> None:
         if peer == "perf_analyzer":
             _prepare_perf_analyzer(new)
-        else:
-            (packages(new) / "project_environment.pth").write_text(f"{PROJECT_PACKAGES}\n")
-            module = "pytriton" if peer == "triton" else peer
-            _run(
-                [
-                    str(new / "bin/python"),
-                    "-c",
-                    f"import torch, importlib.util as u; assert u.find_spec('{module}')",
-                ]
-            )
+            return
+        show_project(new, ["pytriton" if peer == "triton" else peer])
         if peer == "triton":
             _prepare_triton(new)
-        new.rename(folder)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    return f"{time.monotonic() - start:.0f} s, in {folder}"
+
+    return _described(peer).install(prepare)
 
 
 def triton_folder(environment_folder: Path) -> Path:
@@ -114,8 +70,8 @@ def _prepare_triton(new: Path) -> None:
     null = server / "backends/null"
     null.mkdir()
     library = null / "libtriton_null.so"
-    _run(["cc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", str(library), str(NULL_BACKEND)])
-    missing = [line for line in _run(["ldd", str(stub)]).splitlines() if "not found" in line]
+    run(["cc", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", "-o", str(library), str(NULL_BACKEND)])
+    missing = [line for line in run(["ldd", str(stub)]).splitlines() if "not found" in line]
     if missing:
         raise InstallError(f"Triton's Python backend lacks {missing[0].strip()}")
 
@@ -125,30 +81,16 @@ def _prepare_perf_analyzer(new: Path) -> None:
     try:
         ctypes.CDLL("libb64.so.0d")
     except OSError:
-        _run(["apt-get", "download", "libb64-0d"], cwd=new)
+        run(["apt-get", "download", "libb64-0d"], cwd=new)
         package = next(new.glob("libb64-0d_*.deb"))
-        _run(["dpkg-deb", "-x", str(package), str(new / "debian")])
-    _run([str(new / "bin/perf_analyzer"), "--version"], env=perf_analyzer_variables(new))
+        run(["dpkg-deb", "-x", str(package), str(new / "debian")])
+    run([str(new / "bin/perf_analyzer"), "--version"], env=perf_analyzer_variables(new))
 
 
 def perf_analyzer_variables(folder: Path) -> dict[str, str]:
     """The process environment that perf_analyzer's libraries are found in."""
     libraries = [packages(folder) / "nvidia/cuda_runtime/lib", *(folder / "debian").glob("usr/lib/*")]
     return os.environ | {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}
-
-
-def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """stdout; raises InstallError with the end of what the command said."""
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, cwd=cwd, env=env
-        )
-    except OSError as error:
-        raise InstallError(f"{command[0]}: {error.strerror}") from None
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()[-3:]
-        raise InstallError(f"{Path(command[0]).name} ended with {done.returncode}: {' / '.join(said)}")
-    return done.stdout
 
 
 def variables() -> dict[str, str]:

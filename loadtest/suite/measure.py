@@ -9,7 +9,6 @@ bucket that stays on eager both do the same, and its ratio shows how far the mac
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import re
@@ -141,7 +140,7 @@ def _alone(model: SuiteModel, folder: Path, sizes: Sizes) -> Path:
     return root
 
 
-class _Side:
+class Side:
     """One of the two daemons, asked for one bucket."""
 
     def __init__(self, daemon: Daemon, model: str, inputs: list[triton.InferInput]) -> None:
@@ -176,10 +175,22 @@ class _Side:
         return metric("stoker_execute_seconds_sum"), metric("stoker_execute_seconds_count")
 
 
+def alternate(bucket: Bucket, eager: Side, served: Side, most: int, seconds: float) -> None:
+    """Asks both by turns, `most` times or as often as fits into `seconds`, but some; who is first changes."""
+    slower = max(eager.seconds_of(1), served.seconds_of(1))
+    runs = min(MOST_RUNS, math.ceil(BLOCK_SECONDS / max(slower, 1e-6)))
+    end = time.monotonic() + seconds
+    for number in range(most):
+        if number >= FEWEST and time.monotonic() > end:
+            break
+        for side in (eager, served) if number % 2 == 0 else (served, eager):
+            (bucket.eager_s if side is eager else bucket.served_s).append(side.seconds_of(runs))
+
+
 def _measure_launch(model: SuiteModel, bucket: Bucket, sizes: Sizes, eager: Daemon, served: Daemon) -> None:
     with eager.client() as client:
         inputs = _inputs(model, client, sizes)
-    sides = [_Side(eager, model.name, inputs), _Side(served, model.name, inputs)]
+    sides = [Side(eager, model.name, inputs), Side(served, model.name, inputs)]
     try:
         expected, given = (side.answer() for side in sides)
         differences = (np.abs(expected[name].astype(np.float64) - given[name]) for name in expected)
@@ -187,15 +198,7 @@ def _measure_launch(model: SuiteModel, bucket: Bucket, sizes: Sizes, eager: Daem
         tiers = sides[1].tiers(bucket.name)
         assert len(tiers) == 1, f"{bucket.name} was answered by {sorted(tiers) or 'another bucket'}"
         (bucket.tier,) = tiers
-        slower = max(side.seconds_of(1) for side in sides)
-        runs = min(MOST_RUNS, math.ceil(BLOCK_SECONDS / max(slower, 1e-6)))
-        end = time.monotonic() + LAUNCH_SECONDS
-        for number, order in zip(range(ALTERNATIONS), itertools.cycle(((0, 1), (1, 0))), strict=False):
-            if number >= FEWEST and time.monotonic() > end:
-                break
-            seconds = {side: sides[side].seconds_of(runs) for side in order}
-            bucket.eager_s.append(seconds[0])
-            bucket.served_s.append(seconds[1])
+        alternate(bucket, sides[0], sides[1], ALTERNATIONS, LAUNCH_SECONDS)
     finally:
         for side in sides:
             side.close()
