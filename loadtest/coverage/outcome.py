@@ -120,9 +120,9 @@ class Summary:
 
     def __str__(self) -> str:
         mean = f"{self.mean:.2f}" if self.mean else "–"
-        share = f"{self.promote / self.programs:.1%}" if self.programs else "–"
+        share = f"{100 * self.promote / self.programs:.1f} %" if self.programs else "–"
         return (
             f"of {self.programs} programs {self.exported} export, {self.serve} serve (goal: all), {self.promote} are "
-            f"promoted, {share} (goal {GOALS['promote']:.0%}), {self.slower} slower than eager (goal 0), "
+            f"promoted, {share} (goal {100 * GOALS['promote']:.0f} %), {self.slower} slower than eager (goal 0), "
             f"geometric mean {mean} × eager (goal {GOALS['ratio']})"
         )

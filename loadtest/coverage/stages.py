@@ -80,6 +80,7 @@ class Way:
         note, stamp = self._folder / "export.json", self._folder / "exported-from"
         if not (note.exists() and stamp.exists() and stamp.read_text() == self._result.definition):
             note.unlink(missing_ok=True)
+            (self._folder / "keys").unlink(missing_ok=True)
             self._export()
             stamp.write_text(self._result.definition)
         found = json.loads(note.read_text())
@@ -150,13 +151,16 @@ class Way:
             return {self._check(daemon, sizes, self._program.tolerance, "compiled") for sizes in self._program.sizes}
 
     def _read_manifests(self, keys: set[str]) -> None:
-        """What the compiles took, whenever they were."""
-        entries = self._cache / "v1/entries"
+        """What the compiles took, whenever they were: of a form that was compiled before and isn't promoted no log
+        names the key, so that keys are noted."""
+        noted, entries = self._folder / "keys", self._cache / "v1/entries"
+        keys |= set(noted.read_text().split()) if noted.exists() else set()
+        noted.write_text("\n".join(sorted(keys)) + "\n")
         paths = (path for key in keys for path in entries.glob(f"{key[:2]}/{key}*/manifest.json"))
         manifests = [json.loads(path.read_text()) for path in paths]
         if manifests:
-            self._result.compile_seconds = sum(each["seconds"] for each in manifests)
-            self._result.compile_peak_mb = max(each["peak_rss_bytes"] for each in manifests) / 2**20
+            self._result.compile_seconds = round(sum(each["seconds"] for each in manifests), 1)
+            self._result.compile_peak_mb = round(max(each["peak_rss_bytes"] for each in manifests) / 2**20)
 
     def time(self) -> None:
         """Eager and what serves beside each other, by turns."""

@@ -43,8 +43,10 @@ def build(kind: str, name: str, **arguments: Any) -> nn.Module:
 def batched_nms(boxes: Tensor, scores: Tensor, classes: Tensor, threshold: float) -> Tensor:
     """torchvision's, without its branches on the number of boxes, which is known at run time only: each class is moved
     to a place of its own."""
+    from torchvision.ops import nms
+
     moved = boxes + (classes.to(boxes) * 4096)[:, None]
-    return torch.ops.torchvision.nms(moved, scores, threshold)
+    return nms(moved, scores, threshold)
 
 
 class Detector(nn.Module):
@@ -77,8 +79,10 @@ class NmsHead(nn.Module):
     """The hundred best boxes of two hundred, without those that overlap a better one."""
 
     def forward(self, corners: Tensor, extents: Tensor, scores: Tensor) -> dict[str, Tensor]:
+        from torchvision.ops import nms
+
         boxes = torch.cat((corners, corners + extents), 1)
-        kept = torch.ops.torchvision.nms(boxes, scores, 0.5)
+        kept = nms(boxes, scores, 0.5)
         return {"kept": kept, "boxes": boxes[kept], "scores": scores[kept]}
 
 
