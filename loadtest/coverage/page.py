@@ -16,7 +16,7 @@ STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 1240px; padding: 0 1rem; color: #1f2937 }
 table { border-collapse: collapse; font-size: 12px; width: 100% } td, th { padding: 2px 6px; text-align: right }
 tr:nth-child(even) { background: #f3f4f6 } .text { text-align: left } svg { width: 100%; height: auto }
-th { border-bottom: 1px solid #9ca3af; position: sticky; top: 0; background: #fff } 
+th { border-bottom: 1px solid #9ca3af; position: sticky; top: 0; background: #fff }
 .key span { margin-right: 1rem; display: inline-block }
 .key i { display: inline-block; width: 11px; height: 11px; margin-right: 4px; border-radius: 2px }
 text { font: 11px system-ui, sans-serif; fill: #374151 }
