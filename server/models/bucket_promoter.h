@@ -17,8 +17,8 @@
 #include "kernel_cache/entry_store.h"
 #include "models/artifact_opener.h"
 #include "models/candidate_check.h"
-#include "models/evidence_store.h"
 #include "models/version_parts.h"
+#include "planning/evidence_store.h"
 #include "promotion/verdict.h"
 
 namespace stoker {

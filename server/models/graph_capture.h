@@ -16,8 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "models/candidate_check.h"
-#include "models/evidence_store.h"
 #include "models/version_parts.h"
+#include "planning/evidence_store.h"
 #include "promotion/verdict.h"
 
 namespace stoker {

@@ -19,9 +19,9 @@
 #include "models/bucket_compiles.h"
 #include "models/bucket_promoter.h"
 #include "models/candidate_check.h"
-#include "models/evidence_store.h"
 #include "models/graph_capture.h"
 #include "models/version_parts.h"
+#include "planning/evidence_store.h"
 
 namespace stoker {
 

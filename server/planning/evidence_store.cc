@@ -1,4 +1,4 @@
-#include "models/evidence_store.h"
+#include "planning/evidence_store.h"
 
 #include "base/absl_view.h"
 #include "base/log.h"
