@@ -84,8 +84,13 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
   for (const PlannedBucket& bucket : buckets) {
     const ArtifactKey& key = bucket.step.request.key;
     const std::string label = bucket.spec->Label();
-    const auto note =
-        with.cache.facts().ReadNote(key, VerdictNoteName(*bucket.spec));
+    const std::optional<ArtifactId> artifact =
+        with.cache.entries().Identify(key);
+    const std::optional<std::string> note =
+        artifact.has_value()
+            ? with.cache.facts().ReadNote(
+                  key, VerdictNoteName(*artifact, *bucket.spec))
+            : std::nullopt;
     Verdict verdict;
     if (!note.has_value() || !ParseVerdict(*note, verdict)) {
       notable = true;
@@ -105,8 +110,8 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
                     {"bucket", bucket.step.name},
                     {"key", key.hex()},
                     {"verdict", ReadJson(*note)}});
-    const auto reproducer =
-        with.cache.facts().ReadNote(key, ReproducerNoteName(*bucket.spec));
+    const auto reproducer = with.cache.facts().ReadNote(
+        key, ReproducerNoteName(*artifact, *bucket.spec));
     if (save_folder.empty() || verdict.refusal != "parity" ||
         !reproducer.has_value()) {
       continue;

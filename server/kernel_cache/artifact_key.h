@@ -32,6 +32,16 @@ class ArtifactKey {
   std::string hex_;
 };
 
+// One artifact, by its bytes. Those of one key need not be the same ones: a
+// compile may be made again, elsewhere, and put in the place of the first.
+struct ArtifactId {
+  ArtifactKey key;
+  std::string manifest_sha256;  // the manifest lists every file with its digest
+
+  // NOLINTNEXTLINE(modernize-use-nullptr)
+  friend auto operator<=>(const ArtifactId&, const ArtifactId&) = default;
+};
+
 // {"bucket.s43":"8",...}: keys sorted by their bytes, no spaces, and the
 // shortest JSON escapes of what must be escaped. Equals Python's
 // json.dumps(factors, sort_keys=True, separators=(",", ":"),

@@ -7,6 +7,7 @@
 #include "base/json_field.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/sha256.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
 
@@ -31,6 +32,8 @@ double CompileSeconds(const std::string& manifest_json) {
 }
 
 }  // namespace
+
+ArtifactId CacheEntry::id() const { return {key, Sha256Hex(manifest_json)}; }
 
 EntryStore::EntryStore(CacheRoot& root, FactStore& facts,
                        MetricRegistry& metrics, RecentRefusals* refusals)
@@ -66,7 +69,6 @@ CacheEntry EntryStore::Found(const ArtifactKey& key, EntryCheck check,
 std::optional<CacheEntry> EntryStore::LookupIn(int layer,
                                                const ArtifactKey& key,
                                                bool& damaged) {
-  if (IsMasked(layer, key)) return std::nullopt;
   const CacheLayer& in = layers()[static_cast<size_t>(layer)];
   std::shared_ptr<const FileLock> lease = layer == 0 ? Lease(key) : nullptr;
   EntryCheck check = in.Check(key);
@@ -81,9 +83,11 @@ std::optional<CacheEntry> EntryStore::LookupIn(int layer,
               in.home(), check.detail);
   }
   if (check.result == Result::kGood) {
+    CacheEntry found = Found(key, std::move(check), layer, std::move(lease));
+    if (IsMasked(layer, found.id())) return std::nullopt;
     // Layers are somebody else's; the root may be read-only.
     if (layer == 0) in.MarkUsed(key).IgnoreError();
-    return Found(key, std::move(check), layer, std::move(lease));
+    return found;
   }
   if (was_damaged) metrics_.Damaged(layer);
   damaged |= was_damaged;
@@ -100,6 +104,17 @@ std::optional<CacheEntry> EntryStore::Lookup(const ArtifactKey& key) {
     return entry;
   }
   if (!damaged) metrics_.Miss();
+  return std::nullopt;
+}
+
+std::optional<ArtifactId> EntryStore::Identify(const ArtifactKey& key) {
+  if (key.hex().empty()) return std::nullopt;
+  for (size_t i = 0; i < layers().size(); ++i) {
+    const auto manifest = layers()[i].ReadManifest(key);
+    if (!manifest.ok()) continue;
+    ArtifactId artifact{key, Sha256Hex(*manifest)};
+    if (!IsMasked(static_cast<int>(i), artifact)) return artifact;
+  }
   return std::nullopt;
 }
 
@@ -161,7 +176,7 @@ void EntryStore::Quarantine(const CacheEntry& entry, std::string_view reason) {
     metrics_.Rejected(key, "open", reason);
     log::Warn("cache entry {} of layer {} is unusable: {}", key.Short(),
               layers()[static_cast<size_t>(entry.layer)].home(), reason);
-    return Mask(entry.layer, key);
+    return Mask(entry.layer, entry.id());
   }
   const auto lock = root_.files().TryLock(root_.LockPath(key, Lock::kMove));
   absl::Status moved = lock.status();
@@ -180,18 +195,18 @@ void EntryStore::Quarantine(const CacheEntry& entry, std::string_view reason) {
   if (!moved.ok() && !absl::IsNotFound(moved)) {
     log::Warn("cache entry {} is unusable ({}): {}", key.Short(), reason,
               std::string(moved.message()));
-    Mask(0, key);
+    Mask(0, entry.id());
   }
 }
 
-bool EntryStore::IsMasked(int layer, const ArtifactKey& key) {
+bool EntryStore::IsMasked(int layer, const ArtifactId& artifact) {
   absl::MutexLock lock(&mu_);
-  return masked_.contains({layer, key});
+  return masked_.contains({layer, artifact});
 }
 
-void EntryStore::Mask(int layer, const ArtifactKey& key) {
+void EntryStore::Mask(int layer, const ArtifactId& artifact) {
   absl::MutexLock lock(&mu_);
-  masked_.insert({layer, key});
+  masked_.insert({layer, artifact});
 }
 
 // ---- what comes in ----

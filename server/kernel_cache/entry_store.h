@@ -47,6 +47,7 @@ class RecentRefusals;
 
 struct CacheEntry {
   ArtifactKey key;
+  ArtifactId id() const;       // of the verified content
   std::string folder;          // absolute, as people know it
   std::string manifest_json;   // verified content
   double compile_seconds = 0;  // what its compile took, wherever that was
@@ -87,9 +88,13 @@ class EntryStore {
   // passed over with a warning.
   std::optional<CacheEntry> Lookup(const ArtifactKey& key);
 
+  // What Lookup would look at, without verifying or counting it; nullopt when
+  // there is nothing.
+  std::optional<ArtifactId> Identify(const ArtifactKey& key);
+
   // Sets an entry aside that verified but could not be opened or run; one of a
-  // layer is masked for as long as this object lives. What another daemon has
-  // put in its place meanwhile stays.
+  // layer is masked for as long as this object lives. What somebody else puts
+  // in its place is another artifact, and is neither.
   void Quarantine(const CacheEntry& entry, std::string_view reason);
 
   // Exclusive right to compile `key`, over all daemons on this root; null while
@@ -150,8 +155,8 @@ class EntryStore {
                                      const std::string& staging_folder,
                                      EntryCheck staged);
   bool EvictOne(const Eviction& eviction);
-  bool IsMasked(int layer, const ArtifactKey& key);
-  void Mask(int layer, const ArtifactKey& key);
+  bool IsMasked(int layer, const ArtifactId& artifact);
+  void Mask(int layer, const ArtifactId& artifact);
 
   // Constant, with locks of their own.
   CacheRoot& root_;
@@ -160,9 +165,9 @@ class EntryStore {
   CacheMetrics metrics_;
 
   absl::Mutex mu_;
-  // Entries that could not be opened or run and could not be moved: of layers,
-  // or of a root that can't be written.
-  std::set<std::pair<int, ArtifactKey>> masked_ ABSL_GUARDED_BY(mu_);
+  // What could not be opened or run and could not be moved: of layers, or of a
+  // root that can't be written.
+  std::set<std::pair<int, ArtifactId>> masked_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

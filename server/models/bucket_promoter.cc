@@ -46,6 +46,12 @@ std::vector<CandidateCheck::Recorded> RecordedRequests(
   return requests;
 }
 
+// The artifact that a dynamic form serves with; empty when it was lost.
+std::string ServedBy(const ExecutableTiers& tiers, int form) {
+  const std::optional<ArtifactId> artifact = tiers.slot(form).Read().artifact;
+  return artifact.has_value() ? artifact->manifest_sha256 : "";
+}
+
 }  // namespace
 
 void BucketPromoter::CountPromotion(std::string_view outcome) {
@@ -61,6 +67,19 @@ void BucketPromoter::Refuse(const WarmupStep& step, FallbackReason reason,
   version_.tiers.FallBack(step.bucket, reason, why);
 }
 
+std::optional<ArtifactId> BucketPromoter::ArtifactOf(
+    const WarmupStep& step) const {
+  const BucketSlot::Snapshot slot = version_.tiers.slot(step.bucket).Read();
+  if (slot.artifact.has_value()) return slot.artifact;
+  return version_.deps.cache->entries().Identify(step.request.key);
+}
+
+std::optional<Verdict> BucketPromoter::KnownVerdict(
+    const WarmupStep& step) const {
+  const std::optional<ArtifactId> artifact = ArtifactOf(step);
+  return artifact.has_value() ? evidence_.ReadVerdict(*artifact) : std::nullopt;
+}
+
 bool BucketPromoter::LeaveUnwanted(const WarmupStep& step) {
   if (step.wanted || DynamicBehind(step) < 0) return false;
   if (version_.spec.compile.dynamic == DynamicForms::kInstead) {
@@ -68,8 +87,7 @@ bool BucketPromoter::LeaveUnwanted(const WarmupStep& step) {
                           "model.yaml says 'dynamic: only'");
     return true;
   }
-  const std::optional<Verdict> verdict =
-      evidence_.ReadVerdict(step.request.key);
+  const std::optional<Verdict> verdict = KnownVerdict(step);
   if (!verdict.has_value() || !verdict->promote ||
       !IsCompared(step, *verdict)) {
     version_.tiers.Demote(step.bucket, FallbackReason::kDynamicUntried,
@@ -94,10 +112,10 @@ void BucketPromoter::KeepRefusal(const WarmupStep& step,
   evidence_.WriteRefusal(step.request.key, why);
 }
 
-bool BucketPromoter::IsKnown(const WarmupStep& step) const {
+bool BucketPromoter::IsKnown(const WarmupStep& step,
+                             const CacheEntry& entry) const {
   if (!version_.deps.verify_promotions) return true;
-  const std::optional<Verdict> verdict =
-      evidence_.ReadVerdict(step.request.key);
+  const std::optional<Verdict> verdict = evidence_.ReadVerdict(entry.id());
   return verdict.has_value() && IsCompared(step, *verdict);
 }
 
@@ -105,7 +123,7 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
                             const absl::Status& tried) {
   const bool verify = version_.deps.verify_promotions;
   BucketSlot& slot = version_.tiers.slot(step.bucket);
-  const std::optional<Verdict> known = evidence_.ReadVerdict(entry.key);
+  const std::optional<Verdict> known = evidence_.ReadVerdict(entry.id());
   if (verify && known.has_value() && !known->promote) {
     Refuse(step, ReasonOfRefusal(known->refusal), known->reason);
     return;
@@ -147,7 +165,7 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
   }
   if (verify) {
     const absl::StatusOr<bool> worth =
-        BeatsDynamic(step, *opened->executables.front(), verdict);
+        BeatsDynamic(step, entry.id(), *opened->executables.front(), verdict);
     if (version_.stopping()) return;
     if (worth.ok() && !*worth) {
       LeaveToDynamic(step, verdict);
@@ -166,9 +184,9 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
                                 RecordedRequests(version_.spec,
                                                  version_.deps.samples.get())));
   if (!evidence.reproducer.empty()) {
-    evidence_.WriteReproducer(entry.key, evidence.reproducer);
+    evidence_.WriteReproducer(entry.id(), evidence.reproducer);
   }
-  evidence_.WriteVerdict(entry.key, evidence.verdict);
+  evidence_.WriteVerdict(entry.id(), evidence.verdict);
   return std::move(evidence.verdict);
 }
 
@@ -183,10 +201,11 @@ bool BucketPromoter::IsCompared(const WarmupStep& step,
   const int dynamic = DynamicBehind(step);
   return dynamic < 0 || !verdict.promote ||
          (verdict.over_dynamic.has_value() &&
-          verdict.over_dynamic->key == version_.tiers.slot(dynamic).Read().key);
+          verdict.over_dynamic->artifact == ServedBy(version_.tiers, dynamic));
 }
 
 absl::StatusOr<bool> BucketPromoter::BeatsDynamic(const WarmupStep& step,
+                                                  const ArtifactId& artifact,
                                                   Executable& candidate,
                                                   Verdict& verdict) {
   const int index = DynamicBehind(step);
@@ -197,8 +216,8 @@ absl::StatusOr<bool> BucketPromoter::BeatsDynamic(const WarmupStep& step,
   if (!IsCompared(step, verdict)) {
     ASSIGN_OR_RETURN(verdict.over_dynamic,
                      check_.Compare(*dynamic, candidate, step.sizes));
-    verdict.over_dynamic->key = slot.Read().key;
-    evidence_.WriteVerdict(step.request.key, verdict);
+    verdict.over_dynamic->artifact = ServedBy(version_.tiers, index);
+    evidence_.WriteVerdict(artifact, verdict);
   }
   return verdict.over_dynamic->faster;
 }
@@ -224,7 +243,7 @@ void BucketPromoter::Promote(const WarmupStep& step, const CacheEntry& entry,
                              ArtifactOpener::Opened opened,
                              const Verdict& verdict) {
   version_.tiers.Promote(step.bucket, std::move(opened.executables), verdict,
-                         entry.compile_seconds, entry.lease);
+                         entry);
   // A verdict may be another machine's, or a busy hour's: a bucket that seems
   // dear is not chosen, and so would never be timed again. Without one nothing
   // is known: a first run alone can be a thousand times the next.
@@ -240,8 +259,7 @@ void BucketPromoter::Promote(const WarmupStep& step, const CacheEntry& entry,
 }
 
 bool BucketPromoter::IsDoubtful(const WarmupStep& step) const {
-  const std::optional<Verdict> verdict =
-      evidence_.ReadVerdict(step.request.key);
+  const std::optional<Verdict> verdict = KnownVerdict(step);
   if (!verdict.has_value() || verdict->refusal == "parity") return false;
   if (!step.dynamic() && DynamicBehind(step) >= 0 &&
       version_.tiers.slot(step.bucket).Read().state == BucketState::kDynamic) {
@@ -252,9 +270,11 @@ bool BucketPromoter::IsDoubtful(const WarmupStep& step) const {
 }
 
 void BucketPromoter::Retime(const WarmupStep& step) {
-  std::optional<Verdict> verdict = evidence_.ReadVerdict(step.request.key);
-  if (!verdict.has_value()) return;  // evicted meanwhile
-  const absl::Status timed = TryRetime(step, *std::move(verdict));
+  const std::optional<ArtifactId> artifact = ArtifactOf(step);
+  if (!artifact.has_value()) return;  // evicted meanwhile
+  std::optional<Verdict> verdict = evidence_.ReadVerdict(*artifact);
+  if (!verdict.has_value()) return;  // likewise
+  const absl::Status timed = TryRetime(step, *artifact, *std::move(verdict));
   if (!timed.ok() && !version_.stopping()) {
     log::Warn("{} {}: not timed again: {}", version_.spec.Label(), step.name,
               Std(timed.message()));
@@ -262,10 +282,13 @@ void BucketPromoter::Retime(const WarmupStep& step) {
 }
 
 absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
+                                       const ArtifactId& artifact,
                                        Verdict verdict) {
   const std::optional<CacheEntry> entry =
       version_.deps.cache->entries().Lookup(step.request.key);
-  if (!entry.has_value()) return absl::OkStatus();  // evicted meanwhile
+  if (!entry.has_value() || entry->id() != artifact) {
+    return absl::OkStatus();  // evicted or replaced meanwhile
+  }
   const BucketSlot& slot = version_.tiers.slot(step.bucket);
   ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
                    version_.tiers.Eager());
@@ -286,13 +309,14 @@ absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
     verdict.promote = promoted;
     verdict.refusal = promoted ? "" : "profit";
   }
-  evidence_.WriteVerdict(entry->key, verdict);
+  evidence_.WriteVerdict(artifact, verdict);
   log::Info("{} {}: timed again: {}", version_.spec.Label(), step.name,
             verdict.reason);
   if (serves && !verdict.promote) {
     Refuse(step, FallbackReason::kProfit, verdict.reason);
   } else if (!serves && verdict.promote) {
-    const absl::StatusOr<bool> worth = BeatsDynamic(step, *candidate, verdict);
+    const absl::StatusOr<bool> worth =
+        BeatsDynamic(step, artifact, *candidate, verdict);
     if (worth.ok() && !*worth) return absl::OkStatus();
     Promote(step, *entry, std::move(opened), verdict);
   }

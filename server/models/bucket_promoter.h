@@ -8,6 +8,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,7 +44,7 @@ class BucketPromoter {
   // The compiler has refused it; that is kept for the next start.
   void KeepRefusal(const WarmupStep& step, const std::string& why);
   // Whether Settle would only have to open the entry, and measure nothing.
-  bool IsKnown(const WarmupStep& step) const;
+  bool IsKnown(const WarmupStep& step, const CacheEntry& entry) const;
   // `tried`: ArtifactOpener::TryInChild's.
   void Settle(const WarmupStep& step, const CacheEntry& entry,
               const absl::Status& tried);
@@ -60,10 +61,14 @@ class BucketPromoter {
   void Refuse(const WarmupStep& step, FallbackReason reason,
               std::string_view why);
   void CountPromotion(std::string_view outcome);
+  // What serves, or what the cache has for the bucket.
+  std::optional<ArtifactId> ArtifactOf(const WarmupStep& step) const;
+  std::optional<Verdict> KnownVerdict(const WarmupStep& step) const;
   // Gathers the evidence on an opened candidate and keeps it.
   absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
                                 Executable& candidate);
-  absl::Status TryRetime(const WarmupStep& step, Verdict verdict);
+  absl::Status TryRetime(const WarmupStep& step, const ArtifactId& artifact,
+                         Verdict verdict);
   // The slot of the dynamic form that serves a bucket without code of its own;
   // -1: eager does.
   int DynamicBehind(const WarmupStep& step) const;
@@ -72,6 +77,7 @@ class BucketPromoter {
   // Whether the bucket's own code is worth having beside the dynamic form that
   // takes its sizes; kept in the verdict, beside the artifact.
   absl::StatusOr<bool> BeatsDynamic(const WarmupStep& step,
+                                    const ArtifactId& artifact,
                                     Executable& candidate, Verdict& verdict);
   // Settles a bucket whose own code is no faster than the dynamic form.
   void LeaveToDynamic(const WarmupStep& step, const Verdict& verdict);

@@ -97,23 +97,27 @@ void BucketSlot::SetState(BucketState state) {
 }
 
 void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
-                         const Verdict& verdict, double compile_seconds,
-                         std::shared_ptr<const void> lease) {
+                         const Verdict& verdict, const CacheEntry& entry) {
   const double saved_per_run =
       std::max(0.0, verdict.incumbent_seconds - verdict.candidate_seconds);
-  metrics_.Gauge(metric::kBucketCompileSeconds, labels_).Set(compile_seconds);
+  metrics_.Gauge(metric::kBucketCompileSeconds, labels_)
+      .Set(entry.compile_seconds);
   if (saved_per_run > 0) {
     metrics_.Gauge(metric::kBreakEvenRuns, labels_)
-        .Set(std::ceil(compile_seconds / saved_per_run));
+        .Set(std::ceil(entry.compile_seconds / saved_per_run));
   }
   metrics_.Gauge(metric::kParityError, labels_).Set(verdict.max_abs_error);
   metrics_.Gauge(metric::kSpeedup, labels_).Set(verdict.speedup);
-  std::vector<std::shared_ptr<Executable>> old;  // destroyed without the lock
+  ArtifactId artifact = entry.id();
+  // Destroyed without the lock.
+  std::shared_ptr<const void> lease = entry.lease;
+  std::vector<std::shared_ptr<Executable>> old;
   absl::MutexLock lock(&mu_);
   compiled_.swap(executables);
   lease_.swap(lease);
   old = TakeGraphsLocked("");  // of the forms that were
   now_.verdict = verdict;
+  now_.artifact = std::move(artifact);
   saved_per_run_ = saved_per_run;
   EnterLocked(BucketState::kCompiled, FallbackReason::kNone, "");
 }
@@ -147,6 +151,7 @@ bool BucketSlot::Demote(FallbackReason reason, std::string_view why) {
   old.swap(compiled_);
   graphs = TakeGraphsLocked("");
   lease.swap(lease_);
+  now_.artifact.reset();
   EnterLocked(BucketState::kEager, reason, FallbackText(reason, why));
   return !old.empty();
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "kernel_cache/entry_store.h"
 #include "metrics/metrics.h"
 #include "models/fallback_reason.h"
 #include "promotion/verdict.h"
@@ -46,6 +48,7 @@ class BucketSlot {
     std::string detail;  // its text, for people; empty where there is none
     Verdict verdict;
     std::string key;
+    std::optional<ArtifactId> artifact;  // that serves; nullopt: none does
     // Of graphs: what they gain, or why there are none; empty: not tried.
     std::string graph;
     double graph_gain = 0;  // compiled over captured run time; 0: no graph
@@ -65,12 +68,11 @@ class BucketSlot {
 
   void SetKey(std::string key);
   void SetState(BucketState state);
-  // One executable per device thread; state becomes kCompiled. The compile that
-  // made them took `compile_seconds`, here or elsewhere. `lease` is held for as
-  // long as they are here: it keeps their cache entry from being evicted.
+  // One executable of `entry` per device thread; state becomes kCompiled. The
+  // entry's lease is held for as long as they are here: it keeps the entry from
+  // being evicted.
   void Promote(std::vector<std::shared_ptr<Executable>> executables,
-               const Verdict& verdict, double compile_seconds,
-               std::shared_ptr<const void> lease = nullptr);
+               const Verdict& verdict, const CacheEntry& entry);
   // Graphs of the compiled forms, one per device thread, `gain` times as fast.
   // False, and nothing is changed, when these forms aren't the slot's any more.
   bool AddGraphs(const std::vector<std::shared_ptr<Executable>>& compiled,

@@ -167,10 +167,9 @@ bool ExecutableTiers::AllIn(std::initializer_list<BucketState> states) const {
 
 void ExecutableTiers::Promote(
     int index, std::vector<std::shared_ptr<Executable>> executables,
-    const Verdict& verdict, double compile_seconds,
-    std::shared_ptr<const void> lease) {
+    const Verdict& verdict, const CacheEntry& entry) {
   slots_[static_cast<size_t>(index)].Promote(std::move(executables), verdict,
-                                             compile_seconds, std::move(lease));
+                                             entry);
   UpdatePace();
   if (index >= buckets()) UpdateFloors();
 }

@@ -88,10 +88,9 @@ class ExecutableTiers {
 
   // --- changes ---
 
-  // One executable per device thread. `lease` keeps their cache entry.
+  // As BucketSlot's.
   void Promote(int index, std::vector<std::shared_ptr<Executable>> executables,
-               const Verdict& verdict, double compile_seconds,
-               std::shared_ptr<const void> lease);
+               const Verdict& verdict, const CacheEntry& entry);
   // The bucket is settled on the tier below; `why` is for people.
   void Demote(int index, FallbackReason reason, std::string_view why);
   // As Demote, for what somebody may want to look into: warned of and counted.

@@ -24,19 +24,20 @@ std::string AsSeenByAChild(const std::string& path) {
 FirstRun::FirstRun(Options options, FactStore& facts)
     : options_(std::move(options)), facts_(facts) {}
 
-std::string FirstRun::NoteName() const {
-  return FirstRunNoteName(options_.machine);
+bool FirstRun::IsKnown(const ArtifactId& artifact) const {
+  return survived_.contains(artifact) ||
+         facts_
+             .ReadNote(artifact.key,
+                       FirstRunNoteName(artifact, options_.machine))
+             .has_value();
 }
 
-bool FirstRun::IsKnown(const ArtifactKey& key) const {
-  return survived_.contains(key) ||
-         facts_.ReadNote(key, NoteName()).has_value();
-}
-
-void FirstRun::Note(const ArtifactKey& key) {
-  survived_.insert(key);
+void FirstRun::Note(const ArtifactId& artifact) {
+  survived_.insert(artifact);
   // Without the note the next start tries again.
-  facts_.WriteNote(key, NoteName(), "").IgnoreError();
+  facts_
+      .WriteNote(artifact.key, FirstRunNoteName(artifact, options_.machine), "")
+      .IgnoreError();
 }
 
 bool FirstRun::TakeTurn(const std::stop_token& stop) {
@@ -79,7 +80,7 @@ void FirstRun::RunChildren(const std::string& program, int threads,
                            std::vector<absl::Status>& results) {
   std::vector<size_t> left;
   for (size_t i = 0; i < entries.size(); ++i) {
-    if (!IsKnown(entries[i].key)) left.push_back(i);
+    if (!IsKnown(entries[i].id())) left.push_back(i);
   }
   while (!left.empty()) {
     Subprocess::Options child_options{.argv = options_.argv};
@@ -100,7 +101,7 @@ void FirstRun::RunChildren(const std::string& program, int threads,
         std::min(static_cast<size_t>(
                      std::count(heard.reply.begin(), heard.reply.end(), '\n')),
                  left.size());
-    for (size_t i = 0; i < survived; ++i) Note(entries[left[i]].key);
+    for (size_t i = 0; i < survived; ++i) Note(entries[left[i]].id());
     left.erase(left.begin(),
                left.begin() + static_cast<std::ptrdiff_t>(survived));
     if (stop.stop_requested()) {

@@ -61,13 +61,12 @@ class FirstRun {
                    const std::stop_token& stop,
                    std::vector<absl::Status>& results);
   // In this caller's turn.
-  bool IsKnown(const ArtifactKey& key) const;
-  void Note(const ArtifactKey& key);
-  std::string NoteName() const;
+  bool IsKnown(const ArtifactId& artifact) const;
+  void Note(const ArtifactId& artifact);
 
   const Options options_;
   FactStore& facts_;
-  std::set<ArtifactKey> survived_;  // of whoever has the turn
+  std::set<ArtifactId> survived_;  // of whoever has the turn
   absl::Mutex mu_;
   bool busy_ ABSL_GUARDED_BY(mu_) = false;  // it is somebody's turn
 };

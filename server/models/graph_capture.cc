@@ -81,17 +81,19 @@ std::optional<GraphCapture::NoGraph> GraphCapture::Capture(
                                    "the %d MB that model.yaml allows",
                                    max_bytes >> 20)};
   }
-  const ArtifactKey& key = step.request.key;
+  BucketSlot& slot = version_.tiers.slot(step.bucket);
+  const std::optional<ArtifactId> artifact = slot.Read().artifact;
+  const Executables compiled = slot.all_compiled();
+  if (!artifact.has_value() || compiled.empty()) {
+    return NoGraph{"failed", "nothing is compiled"};
+  }
   // What it gained here before is known beside the artifact: a second start
   // doesn't time it again.
-  std::optional<Verdict> gain = evidence_.ReadGraphGain(key);
+  std::optional<Verdict> gain = evidence_.ReadGraphGain(*artifact);
   const bool known =
       gain.has_value() && gain->measured_on == version_.deps.machine;
   if (known && !gain->promote) return NoGraph{"gain", gain->reason};
 
-  BucketSlot& slot = version_.tiers.slot(step.bucket);
-  const Executables compiled = slot.all_compiled();
-  if (compiled.empty()) return NoGraph{"failed", "nothing is compiled"};
   absl::StatusOr<Captured> captured =
       CaptureOnEachThread(step, compiled.size(), max_bytes - kept_bytes_);
   if (!captured.ok()) {
@@ -105,7 +107,7 @@ std::optional<GraphCapture::NoGraph> GraphCapture::Capture(
       return NoGraph{"failed", std::string(measured.status().message())};
     }
     gain = *measured;
-    evidence_.WriteGraphGain(key, *gain);
+    evidence_.WriteGraphGain(*artifact, *gain);
     if (!gain->promote) return NoGraph{"gain", gain->reason};
   }
   if (!slot.AddGraphs(compiled, std::move(captured->graphs), gain->speedup,

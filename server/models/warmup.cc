@@ -114,7 +114,7 @@ absl::Status Warmup::SettleFromCache(absl::Span<const WarmupStep* const> steps,
       continue;
     }
     // What was not found out before takes its time, and that can wait.
-    if (promoter_.IsKnown(*step)) {
+    if (promoter_.IsKnown(*step, *entry)) {
       found.push_back(step);
       entries.push_back(*std::move(entry));
     }

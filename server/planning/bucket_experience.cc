@@ -13,6 +13,7 @@
 #include "base/absl_view.h"
 #include "base/json_field.h"
 #include "base/json_text.h"
+#include "base/sha256.h"
 #include "nlohmann/json.hpp"
 #include "planning/note_names.h"
 #include "planning/warmup_plan.h"
@@ -64,11 +65,12 @@ std::optional<DimensionSizes> BucketOf(const Json& factors,
 // that was timed on so many threads is best; beside a neighbour there were
 // fewer.
 std::optional<Verdict> AnyVerdict(const FactStore& facts,
-                                  const ArtifactKey& key, int threads) {
+                                  const ArtifactId& artifact, int threads) {
   std::optional<Verdict> found;
-  for (const std::string& name : facts.NoteNames(key)) {
-    if (!absl::StartsWith(name, Absl(kVerdictNotePrefix))) continue;
-    const std::optional<std::string> note = facts.ReadNote(key, name);
+  const std::string prefix = VerdictNotePrefix(artifact);
+  for (const std::string& name : facts.NoteNames(artifact.key)) {
+    if (!absl::StartsWith(name, prefix)) continue;
+    const std::optional<std::string> note = facts.ReadNote(artifact.key, name);
     Verdict verdict;
     if (!note.has_value() || !ParseVerdict(*note, verdict)) continue;
     if (verdict.threads == threads) return verdict;
@@ -102,7 +104,7 @@ BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
         ++timed;
       }
       const std::optional<Verdict> verdict =
-          AnyVerdict(cache.facts(), key, threads);
+          AnyVerdict(cache.facts(), {key, Sha256Hex(*text)}, threads);
       if (!verdict.has_value() || !(verdict->incumbent_seconds > 0)) continue;
       ++known.measured_buckets;
       eager.push_back({*sizes, verdict->incumbent_seconds});

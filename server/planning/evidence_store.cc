@@ -6,10 +6,10 @@
 
 namespace stoker {
 
-std::optional<Verdict> EvidenceStore::Read(const ArtifactKey& key,
+std::optional<Verdict> EvidenceStore::Read(const ArtifactId& artifact,
                                            const std::string& note) const {
   if (!trusted_ || facts_ == nullptr) return std::nullopt;
-  const std::optional<std::string> text = facts_->ReadNote(key, note);
+  const std::optional<std::string> text = facts_->ReadNote(artifact.key, note);
   Verdict verdict;
   if (!text.has_value() || !ParseVerdict(*text, verdict)) return std::nullopt;
   return verdict;
@@ -26,18 +26,19 @@ void EvidenceStore::Write(const ArtifactKey& key, const std::string& note,
 }
 
 std::optional<Verdict> EvidenceStore::ReadVerdict(
-    const ArtifactKey& key) const {
-  return Read(key, VerdictNoteName(spec_));
+    const ArtifactId& artifact) const {
+  return Read(artifact, VerdictNoteName(artifact, spec_));
 }
 
-void EvidenceStore::WriteVerdict(const ArtifactKey& key,
+void EvidenceStore::WriteVerdict(const ArtifactId& artifact,
                                  const Verdict& verdict) const {
-  Write(key, VerdictNoteName(spec_), VerdictToJson(verdict), "verdict");
+  Write(artifact.key, VerdictNoteName(artifact, spec_), VerdictToJson(verdict),
+        "verdict");
 }
 
-void EvidenceStore::WriteReproducer(const ArtifactKey& key,
+void EvidenceStore::WriteReproducer(const ArtifactId& artifact,
                                     const std::string& bytes) const {
-  Write(key, ReproducerNoteName(spec_), bytes, "reproducer");
+  Write(artifact.key, ReproducerNoteName(artifact, spec_), bytes, "reproducer");
 }
 
 std::optional<std::string> EvidenceStore::ReadRefusal(
@@ -52,13 +53,14 @@ void EvidenceStore::WriteRefusal(const ArtifactKey& key,
 }
 
 std::optional<Verdict> EvidenceStore::ReadGraphGain(
-    const ArtifactKey& key) const {
-  return Read(key, GraphNoteName(spec_));
+    const ArtifactId& artifact) const {
+  return Read(artifact, GraphNoteName(artifact, spec_));
 }
 
-void EvidenceStore::WriteGraphGain(const ArtifactKey& key,
+void EvidenceStore::WriteGraphGain(const ArtifactId& artifact,
                                    const Verdict& gain) const {
-  Write(key, GraphNoteName(spec_), VerdictToJson(gain), "gain of a graph");
+  Write(artifact.key, GraphNoteName(artifact, spec_), VerdictToJson(gain),
+        "gain of a graph");
 }
 
 }  // namespace stoker

@@ -1,6 +1,7 @@
 // What was found out about a version's artifacts, kept beside them in the
 // kernel cache: verdicts, the inputs that refused one, what graphs gain, why
 // the compiler made none. So a second start checks and times nothing again.
+// Evidence is about an artifact's bytes, not about whatever has its key.
 //
 // Thread-safe. What can't be written costs a warning, and the next start the
 // time to find it out again.
@@ -22,10 +23,11 @@ class EvidenceStore {
   EvidenceStore(const ModelSpec& spec, FactStore* facts, bool trusted)
       : spec_(spec), facts_(facts), trusted_(trusted) {}
 
-  std::optional<Verdict> ReadVerdict(const ArtifactKey& key) const;
-  void WriteVerdict(const ArtifactKey& key, const Verdict& verdict) const;
+  std::optional<Verdict> ReadVerdict(const ArtifactId& artifact) const;
+  void WriteVerdict(const ArtifactId& artifact, const Verdict& verdict) const;
   // A tensor file, for people.
-  void WriteReproducer(const ArtifactKey& key, const std::string& bytes) const;
+  void WriteReproducer(const ArtifactId& artifact,
+                       const std::string& bytes) const;
 
   // Why the compiler refuses to make the artifact; nullopt: nobody knows that
   // it does.
@@ -34,11 +36,11 @@ class EvidenceStore {
 
   // What a CUDA graph of the artifact gained over it, measured on whichever
   // machine the verdict names.
-  std::optional<Verdict> ReadGraphGain(const ArtifactKey& key) const;
-  void WriteGraphGain(const ArtifactKey& key, const Verdict& gain) const;
+  std::optional<Verdict> ReadGraphGain(const ArtifactId& artifact) const;
+  void WriteGraphGain(const ArtifactId& artifact, const Verdict& gain) const;
 
  private:
-  std::optional<Verdict> Read(const ArtifactKey& key,
+  std::optional<Verdict> Read(const ArtifactId& artifact,
                               const std::string& note) const;
   void Write(const ArtifactKey& key, const std::string& note,
              const std::string& bytes, const char* what) const;

@@ -12,7 +12,7 @@ namespace {
 
 std::string Circumstances(const ModelSpec& spec) {
   std::string text =
-      absl::StrCat("4 ", spec.weights_digest, " ", spec.parity.rtol, " ",
+      absl::StrCat("5 ", spec.weights_digest, " ", spec.parity.rtol, " ",
                    spec.parity.atol, " ", spec.parity.cases);
   if (std::isfinite(spec.parity.rms)) {
     absl::StrAppend(&text, " rms ", spec.parity.rms);
@@ -32,23 +32,37 @@ std::string Circumstances(const ModelSpec& spec) {
   return Sha256Hex(text).substr(0, 16);
 }
 
+// "verdict-0123456789abcdef-0123456789abcdef.json"
+std::string NameOf(std::string_view prefix, const ArtifactId& artifact,
+                   std::string_view circumstances,
+                   std::string_view suffix = ".json") {
+  return absl::StrCat(Absl(prefix), artifact.manifest_sha256.substr(0, 16), "-",
+                      Absl(circumstances), Absl(suffix));
+}
+
 }  // namespace
 
-std::string VerdictNoteName(const ModelSpec& spec) {
-  return absl::StrCat(Absl(kVerdictNotePrefix), Circumstances(spec), ".json");
+std::string VerdictNotePrefix(const ArtifactId& artifact) {
+  return NameOf(kVerdictNotePrefix, artifact, "", "");
 }
 
-std::string ReproducerNoteName(const ModelSpec& spec) {
-  return absl::StrCat(Absl(kReproducerNotePrefix), Circumstances(spec),
-                      ".safetensors");
+std::string VerdictNoteName(const ArtifactId& artifact, const ModelSpec& spec) {
+  return NameOf(kVerdictNotePrefix, artifact, Circumstances(spec));
 }
 
-std::string GraphNoteName(const ModelSpec& spec) {
-  return absl::StrCat(Absl(kGraphNotePrefix), Circumstances(spec), ".json");
+std::string ReproducerNoteName(const ArtifactId& artifact,
+                               const ModelSpec& spec) {
+  return NameOf(kReproducerNotePrefix, artifact, Circumstances(spec),
+                ".safetensors");
 }
 
-std::string FirstRunNoteName(std::string_view machine) {
-  return absl::StrCat(Absl(kFirstRunNotePrefix), Absl(machine));
+std::string GraphNoteName(const ArtifactId& artifact, const ModelSpec& spec) {
+  return NameOf(kGraphNotePrefix, artifact, Circumstances(spec));
+}
+
+std::string FirstRunNoteName(const ArtifactId& artifact,
+                             std::string_view machine) {
+  return NameOf(kFirstRunNotePrefix, artifact, machine, "");
 }
 
 const LocalNotes& NotesThatStay() {

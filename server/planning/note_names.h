@@ -1,5 +1,7 @@
 // Names of the notes that are kept beside an artifact in the kernel cache,
-// which itself knows none of them but its own pin.
+// which itself knows none of them but its own pin. What was found out about an
+// artifact is named after its bytes: whatever takes its place, under its key,
+// starts without evidence.
 //
 // Pure.
 #pragma once
@@ -7,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "kernel_cache/artifact_key.h"
 #include "kernel_cache/pack_index.h"
 #include "repository/model_spec.h"
 
@@ -15,21 +18,24 @@ namespace stoker {
 inline constexpr std::string_view kVerdictNotePrefix = "verdict-";
 inline constexpr std::string_view kReproducerNotePrefix = "reproducer-";
 inline constexpr std::string_view kGraphNotePrefix = "graph-";
-inline constexpr std::string_view kFirstRunNotePrefix = "ran-on-";
+inline constexpr std::string_view kFirstRunNotePrefix = "ran-";
 
 // Why the compiler refused the key: where there will be no artifact. Whatever
 // its answer depends on is in the key.
 inline constexpr std::string_view kRefusalNoteName = "refusal.txt";
 
 // The notes that hold the verdict on an artifact, and the inputs and outputs
-// that it was refused for. What a verdict depends on and the artifact does not
-// is in the name: weights, ranges, padding, tolerances.
-std::string VerdictNoteName(const ModelSpec& spec);
-std::string ReproducerNoteName(const ModelSpec& spec);
+// that it was refused for. What a verdict depends on besides is in the name
+// too: weights, ranges, padding, tolerances.
+std::string VerdictNotePrefix(const ArtifactId& artifact);
+std::string VerdictNoteName(const ArtifactId& artifact, const ModelSpec& spec);
+std::string ReproducerNoteName(const ArtifactId& artifact,
+                               const ModelSpec& spec);
 // Likewise: what a CUDA graph of it gains.
-std::string GraphNoteName(const ModelSpec& spec);
+std::string GraphNoteName(const ArtifactId& artifact, const ModelSpec& spec);
 // That the artifact has survived a run on that machine.
-std::string FirstRunNoteName(std::string_view machine);
+std::string FirstRunNoteName(const ArtifactId& artifact,
+                             std::string_view machine);
 
 // What a pack leaves at home: what is true of one machine, and what is for
 // people, and large.

@@ -126,7 +126,7 @@ std::string VerdictToJson(const Verdict& verdict) {
   };
   if (verdict.over_dynamic.has_value()) {
     document["over_dynamic"] = {
-        {"key", verdict.over_dynamic->key},
+        {"artifact", verdict.over_dynamic->artifact},
         {"speedup", ToJson(verdict.over_dynamic->speedup)},
         {"faster", verdict.over_dynamic->faster}};
   }
@@ -163,7 +163,7 @@ bool ParseVerdict(const std::string& text, Verdict& verdict) {
   if (const auto over = document.find("over_dynamic"); over != document.end()) {
     Reader of_form(*over);
     OverDynamic& found = read.over_dynamic.emplace();
-    of_form.Read("key", found.key);
+    of_form.Read("artifact", found.artifact);
     of_form.Read("speedup", found.speedup);
     of_form.Read("faster", found.faster);
     if (!of_form.ok()) return false;

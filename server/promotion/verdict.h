@@ -28,8 +28,8 @@ struct ParityCase {
 // Whether a bucket's own code gains anything over a dynamic form that takes its
 // sizes too and is there anyway.
 struct OverDynamic {
-  std::string key;     // of that form's artifact
-  double speedup = 0;  // its run time over the bucket's, median of pairs
+  std::string artifact;  // that form's: SHA-256 of its manifest
+  double speedup = 0;    // its run time over the bucket's, median of pairs
   bool faster = false;
 };
 

@@ -36,22 +36,24 @@ class CacheLayersTest : public testing::Test {
     return cache.ok() ? *std::move(cache) : nullptr;
   }
 
-  static void Commit(KernelCache& cache, const ArtifactKey& key) {
+  static void Commit(KernelCache& cache, const ArtifactKey& key,
+                     const ArtifactFiles& files = SmallArtifact()) {
     const std::string folder = *cache.entries().NewStagingFolder(key);
-    StageArtifact(folder, key);
+    StageArtifact(folder, key, files);
     const auto entry = cache.entries().Commit(key, folder);
     ASSERT_TRUE(entry.ok()) << entry.status();
   }
 
   // A layer with entries for the keys.
   std::string Layer(const std::string& name,
-                    const std::vector<ArtifactKey>& keys) {
+                    const std::vector<ArtifactKey>& keys,
+                    const ArtifactFiles& files = SmallArtifact()) {
     const std::string root = folder_ / name;
     MetricRegistry metrics;
     const auto cache =
         *KernelCache::Open({.root = root}, Files::Real(), metrics);
     for (const ArtifactKey& key : keys) {
-      Commit(*cache, key);
+      Commit(*cache, key, files);
       EXPECT_TRUE(cache->facts().WriteNote(key, "verdict", name).ok());
     }
     return root;
@@ -117,6 +119,25 @@ TEST_F(CacheLayersTest, DamageInALayerIsReportedAndPassedOver) {
   EXPECT_TRUE(fs::exists(EntryFolderIn(bad, key_)));
   Commit(*cache, key_);
   EXPECT_EQ(cache->entries().Lookup(key_)->layer, 0);
+}
+
+// It was not the key that could not be opened.
+TEST_F(CacheLayersTest, WhatTakesAMaskedEntrysPlaceIsNot) {
+  const std::string layer = Layer("layer", {key_});
+  const auto cache = Open({layer});
+  EntryStore& entries = cache->entries();
+  const CacheEntry bad = *entries.Lookup(key_);
+  EXPECT_EQ(entries.Identify(key_), bad.id());
+  entries.Quarantine(bad, "undefined symbol");
+  EXPECT_EQ(entries.Identify(key_), std::nullopt);
+  fs::remove_all(EntryFolderIn(layer, key_));
+  EXPECT_EQ(entries.Lookup(key_), std::nullopt);
+  const std::string other = Layer("other", {key_}, {{"model.so", "other"}});
+  fs::rename(EntryFolderIn(other, key_), EntryFolderIn(layer, key_));
+  const std::optional<CacheEntry> found = entries.Lookup(key_);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_NE(found->id(), bad.id());
+  EXPECT_EQ(entries.Identify(key_), found->id());
 }
 
 TEST_F(CacheLayersTest, WhatCouldNotBeOpenedIsMasked) {

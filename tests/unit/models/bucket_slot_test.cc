@@ -29,6 +29,11 @@ std::vector<std::shared_ptr<Executable>> TwoExecutables() {
   return {OneExecutable(), OneExecutable()};
 }
 
+// Of an artifact whose compile took so long.
+CacheEntry Entry(double seconds) {
+  return {.key = ArtifactKey(KeyFactors()), .compile_seconds = seconds};
+}
+
 TEST(BucketSlotTest, StartsPendingAndEmpty) {
   MetricRegistry metrics;
   BucketSlot slot("batch=1", metrics, kLabels);
@@ -43,12 +48,13 @@ TEST(BucketSlotTest, PromotionGivesEachThreadItsOwn) {
   const auto executables = TwoExecutables();
   Verdict verdict;
   verdict.speedup = 1.5;
-  slot.Promote(executables, verdict, 0);
+  slot.Promote(executables, verdict, Entry(0));
   EXPECT_EQ(slot.executable(0), executables[0]);
   EXPECT_EQ(slot.executable(1), executables[1]);
   EXPECT_EQ(slot.executable(2), nullptr);
   EXPECT_TRUE(slot.settled());
   EXPECT_EQ(slot.Read().verdict.speedup, 1.5);
+  EXPECT_EQ(slot.Read().artifact, Entry(0).id());
   EXPECT_EQ(StateMetric(metrics, "pending"), 0);
   EXPECT_EQ(StateMetric(metrics, "compiled"), 1);
   EXPECT_EQ(MetricValue(metrics, metric::kSpeedup.name, kLabels), 1.5);
@@ -62,7 +68,7 @@ TEST(BucketSlotTest, CountsWhatItsCompilePaysBack) {
   Verdict verdict;
   verdict.incumbent_seconds = 0.75;
   verdict.candidate_seconds = 0.5;
-  slot.Promote(TwoExecutables(), verdict, 10.1);
+  slot.Promote(TwoExecutables(), verdict, Entry(10.1));
   slot.CountRun();
   slot.CountRun();
   EXPECT_EQ(MetricValue(metrics, metric::kBucketCompileSeconds.name, kLabels),
@@ -77,7 +83,7 @@ TEST(BucketSlotTest, WhatIsNoFasterSavesNothing) {
   Verdict verdict;
   verdict.incumbent_seconds = 0.5;
   verdict.candidate_seconds = 0.6;
-  slot.Promote(TwoExecutables(), verdict, 10);
+  slot.Promote(TwoExecutables(), verdict, Entry(10));
   slot.CountRun();
   EXPECT_EQ(MetricValue(metrics, metric::kSavedSeconds.name, kLabels), 0);
   EXPECT_EQ(MetricValue(metrics, metric::kBreakEvenRuns.name, kLabels), 0);
@@ -87,11 +93,12 @@ TEST(BucketSlotTest, DemotionEmptiesItAndKeepsTheReason) {
   MetricRegistry metrics;
   BucketSlot slot("batch=1", metrics, kLabels);
   EXPECT_FALSE(slot.Demote(FallbackReason::kCompile, "no"));
-  slot.Promote(TwoExecutables(), Verdict{}, 0);
+  slot.Promote(TwoExecutables(), Verdict{}, Entry(0));
   EXPECT_TRUE(slot.Demote(FallbackReason::kRun, "broke"));
   EXPECT_EQ(slot.executable(0), nullptr);
   EXPECT_TRUE(slot.settled());
   EXPECT_EQ(slot.Read().detail, "run: broke");
+  EXPECT_EQ(slot.Read().artifact, std::nullopt);
   EXPECT_EQ(StateMetric(metrics, "compiled"), 0);
   EXPECT_EQ(StateMetric(metrics, "eager"), 1);
 }
@@ -101,7 +108,7 @@ TEST(BucketSlotTest, ARunningBatchKeepsADemotedExecutable) {
   BucketSlot slot("batch=1", metrics, kLabels);
   auto executables = TwoExecutables();
   const std::weak_ptr<Executable> watched = executables[0];
-  slot.Promote(std::move(executables), Verdict{}, 0);
+  slot.Promote(std::move(executables), Verdict{}, Entry(0));
   std::shared_ptr<Executable> running = slot.executable(0);
   slot.Demote(FallbackReason::kRun, "broke");
   EXPECT_FALSE(watched.expired());

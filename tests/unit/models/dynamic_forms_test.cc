@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +18,7 @@
 #include "metrics/catalog.h"
 #include "models/model_version.h"
 #include "models/version_labels.h"
-#include "planning/note_names.h"
+#include "planning/evidence_store.h"
 #include "tests/fakes/fake_artifact_loader.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_compiler.h"
@@ -76,6 +77,10 @@ class DynamicFormsTest : public ::testing::Test {
   }
   ArtifactKey Key(size_t step) const {
     return MakeWarmupPlan(*spec_, {})[step].request.key;
+  }
+  void Judge(size_t step, const Verdict& verdict) {
+    EvidenceStore(*spec_, &cache_->facts(), true)
+        .WriteVerdict(*cache_->entries().Identify(Key(step)), verdict);
   }
   // Loads and warms up the model.
   void Serve() {
@@ -188,6 +193,18 @@ TEST_F(DynamicFormsTest, WhatWasFoundOutIsNotTimedAgain) {
   EXPECT_EQ(clock_.Now() - before, absl::Milliseconds(20));
 }
 
+// What a bucket gains over a form says nothing of the form's successor.
+TEST_F(DynamicFormsTest, AnotherFormIsAnotherComparison) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
+  Serve();
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
+  std::filesystem::remove_all(
+      cache_->entries().layers()[0].EntryFolder(Key(kForm)));
+  Compiled(kForm, {{"tier", "dynamic"}, {"milliseconds", 15}, {"least", 2}});
+  Serve();
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
+}
+
 TEST_F(DynamicFormsTest, WhatItHasToBeComparedWithServesMeanwhile) {
   Compiled(/*form_ms=*/10, /*bucket_ms=*/10);
   spec_->compile.dynamic = DynamicForms::kNone;
@@ -195,10 +212,7 @@ TEST_F(DynamicFormsTest, WhatItHasToBeComparedWithServesMeanwhile) {
   EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
   spec_->compile.dynamic = DynamicForms::kBeside;
   Serve();  // the form's evidence is kept
-  cache_->facts()
-      .WriteNote(Key(kBucket), VerdictNoteName(*spec_),
-                 VerdictToJson({.promote = true}))
-      .IgnoreError();
+  Judge(kBucket, {.promote = true});
   Load();
   EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
   EXPECT_EQ(Slot(kBucket).state, BucketState::kPending);
@@ -212,10 +226,7 @@ TEST_F(DynamicFormsTest, ABucketWithoutCodeOfItsOwnRunsOnIt) {
   Verdict refused;
   refused.refusal = "parity";
   refused.reason = "output 0 differs";
-  ASSERT_TRUE(cache_->facts()
-                  .WriteNote(Key(kBucket), VerdictNoteName(*spec_),
-                             VerdictToJson(refused))
-                  .ok());
+  Judge(kBucket, refused);
   Serve();
   EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);
   EXPECT_EQ(Slot(kBucket).detail, "parity: output 0 differs");

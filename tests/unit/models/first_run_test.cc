@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <future>
 #include <memory>
@@ -65,6 +66,26 @@ TEST_F(FirstRunTest, WhatHasSurvivedIsNotTriedAgain) {
   // Neither by this daemon nor by the next.
   const auto next = Script("exit 1");
   for (const absl::Status& status : Check(*next)) EXPECT_TRUE(status.ok());
+}
+
+// That an artifact ran says nothing of what takes its place.
+TEST_F(FirstRunTest, OtherCodeUnderTheSameKeyIsTried) {
+  const std::string script =
+      "shift; for f; do grep -q other $f/model.so && exit 1; echo >&3; done";
+  const auto first_run = Script(script);
+  for (const absl::Status& status : Check(*first_run)) EXPECT_TRUE(status.ok());
+  const ArtifactKey key = entries_[1].key;
+  std::filesystem::remove_all(cache_->entries().layers()[0].EntryFolder(key));
+  entries_[1] =
+      CommitArtifact(*cache_, key, {{"model.so", "other code"}}).value();
+  // By this daemon, and by the next.
+  const auto next = Script(script);
+  for (FirstRun* one : {first_run.get(), next.get()}) {
+    const std::vector<absl::Status> results = Check(*one);
+    EXPECT_TRUE(results[0].ok());
+    EXPECT_EQ(results[1].code(), absl::StatusCode::kInternal);
+    EXPECT_TRUE(results[2].ok());
+  }
 }
 
 TEST_F(FirstRunTest, OneThatEndsTheChildIsNotTheOthersFault) {

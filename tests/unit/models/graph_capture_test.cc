@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "models/model_version.h"
 #include "models/version_labels.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/fakes/fake_compiler.h"
 #include "tests/fakes/fake_gpu_loader.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/tensors.h"
@@ -146,6 +148,24 @@ TEST_F(GraphCaptureTest, WhatGainsLittleIsNotKeptAndThatIsRemembered) {
   EXPECT_LT(clock_.Now() - before, absl::Milliseconds(200));
   EXPECT_EQ(TierOf(8), "aot");
   EXPECT_EQ(TierOf(1), "graph");
+}
+
+// Graphs of other code gain something else.
+TEST_F(GraphCaptureTest, WhatTakesAnArtifactsPlaceIsTimedAgain) {
+  gpu_.OnCapture(
+      [](const Shape&) { return CapturedAs{.run = absl::Microseconds(9700)}; });
+  Serve();
+  EXPECT_EQ(Outcomes("gain"), 3);
+  gpu_.OnCapture(
+      [](const Shape&) { return CapturedAs{.run = absl::Microseconds(5000)}; });
+  const ArtifactKey key =
+      MakeWarmupPlan(*spec_, toolchain_, "cuda:0")[1].request.key;
+  std::filesystem::remove_all(cache_->entries().layers()[0].EntryFolder(key));
+  ASSERT_TRUE(CommitArtifact(*cache_, key, {{"model.so", "other code"}}).ok());
+  Serve();
+  EXPECT_EQ(Outcomes("gain"), 2);
+  EXPECT_EQ(TierOf(8), "graph");
+  EXPECT_EQ(TierOf(4), "aot");
 }
 
 TEST_F(GraphCaptureTest, RefusalsHaveReasonsAndLeaveTheCompiledForm) {

@@ -6,9 +6,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,7 +23,7 @@
 #include "models/model_version.h"
 #include "models/reference_run.h"
 #include "models/version_labels.h"
-#include "planning/note_names.h"
+#include "planning/evidence_store.h"
 #include "promotion/verdict.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_compiler.h"
@@ -81,6 +83,21 @@ class WarmupTest : public ::testing::Test {
   double Fallbacks(const char* reason) const {
     return MetricValue(metrics_, metric::kFallbacks.name, {{"reason", reason}});
   }
+  ArtifactKey Key(size_t step) const {
+    return MakeWarmupPlan(*spec_, {})[step].request.key;
+  }
+  // The verdict on what the cache has for a step.
+  std::optional<Verdict> Known(size_t step) const {
+    return EvidenceStore(*spec_, &cache_->facts(), true)
+        .ReadVerdict(*cache_->entries().Identify(Key(step)));
+  }
+  // Puts another artifact in the place of a step's.
+  void Replace(size_t step) {
+    std::filesystem::remove_all(
+        cache_->entries().layers()[0].EntryFolder(Key(step)));
+    ASSERT_TRUE(
+        CommitArtifact(*cache_, Key(step), {{"model.so", "other code"}}).ok());
+  }
   // What compiling a bucket ends with: an artifact unless said otherwise.
   void Fail(const std::string& bucket, absl::Status status) {
     const absl::MutexLock lock(&mu_);
@@ -93,6 +110,7 @@ class WarmupTest : public ::testing::Test {
   DeviceTurns turns_{2, clock_};
   std::unique_ptr<KernelCache> cache_;
   FakeProgramLoader loader_{Rounded};
+  FakeProgramLoader exact_;
   absl::Mutex mu_;
   std::map<std::string, absl::Status> failures_ ABSL_GUARDED_BY(mu_);
   FakeCompiler compiler_{[this](const CompileRequest& request)
@@ -250,13 +268,7 @@ class RetimingTest : public WarmupTest {
     job_.Join();
   }
 
-  Verdict VerdictOf(size_t step) const {
-    const ArtifactKey key = MakeWarmupPlan(*spec_, {})[step].request.key;
-    Verdict verdict;
-    EXPECT_TRUE(ParseVerdict(
-        *cache_->facts().ReadNote(key, VerdictNoteName(*spec_)), verdict));
-    return verdict;
-  }
+  Verdict VerdictOf(size_t step) const { return *Known(step); }
   std::string MeasuredOn(size_t step) const {
     return VerdictOf(step).measured_on;
   }
@@ -273,7 +285,6 @@ class RetimingTest : public WarmupTest {
   // The other that waits is the batcher's timer.
   void BlockUntilItWaits() { clock_.BlockUntilWaiters(2); }
 
-  FakeProgramLoader exact_;
   Thread job_;
 };
 
@@ -301,10 +312,8 @@ TEST_F(RetimingTest, WhatWasTimedOnFewerThreadsIsTimedAgain) {
   EXPECT_EQ(VerdictOf(0).threads, 1);
   Verdict other = VerdictOf(0);
   other.threads = 3;
-  const ArtifactKey key = MakeWarmupPlan(*spec_, {})[0].request.key;
-  ASSERT_TRUE(cache_->facts()
-                  .WriteNote(key, VerdictNoteName(*spec_), VerdictToJson(other))
-                  .ok());
+  EvidenceStore(*spec_, &cache_->facts(), true)
+      .WriteVerdict(*cache_->entries().Identify(Key(0)), other);
   job_ = Thread("warm-up", [this] { version_->warmup().Improve(); });
   Quiet();
   job_.Join();
@@ -365,10 +374,27 @@ TEST_F(WarmupTest, StoppedItEndsARunInFloat64) {
   job.Join();
   EXPECT_EQ(Slot(0).state, BucketState::kChecking);
   for (const WarmupStep& step : MakeWarmupPlan(*spec_, {})) {
-    EXPECT_EQ(
-        cache_->facts().ReadNote(step.request.key, VerdictNoteName(*spec_)),
-        std::nullopt);
+    EXPECT_EQ(cache_->facts().NoteNames(step.request.key),
+              std::vector<std::string>());
   }
+}
+
+// A compile that was made again gives other code.
+TEST_F(WarmupTest, WhatTakesAnArtifactsPlaceStartsWithoutEvidence) {
+  spec_->weights_bytes = 1 << 20;  // what is as fast has to be smaller
+  deps_.placement = {.places = {{"cpu", &exact_, &turns_}}};
+  deps_.verify_promotions = true;
+  Serve();
+  ASSERT_TRUE(Known(0).has_value());
+  Replace(0);
+  EXPECT_FALSE(Known(0).has_value());
+  Load();
+  EXPECT_EQ(Slot(0).state, BucketState::kPending);
+  EXPECT_EQ(Slot(1).state, BucketState::kCompiled);
+  version_->warmup().Run();
+  EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
+  EXPECT_TRUE(Known(0).has_value());
+  EXPECT_EQ(Slot(0).artifact, cache_->entries().Identify(Key(0)));
 }
 
 }  // namespace

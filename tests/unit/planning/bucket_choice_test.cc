@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "metrics/metrics.h"
+#include "planning/evidence_store.h"
 #include "planning/warmup_plan.h"
 #include "promotion/verdict.h"
 #include "tests/fakes/temp_folder.h"
@@ -303,11 +304,10 @@ class KnownBucketsTest : public testing::Test {
       const auto& bucket = spec.buckets[static_cast<size_t>(step.bucket)];
       Verdict verdict = judge(bucket);
       verdict.threads = threads;
-      ASSERT_TRUE(cache_->facts()
-                      .WriteNote(key,
-                                 absl::StrCat("verdict-", weights, ".json"),
-                                 VerdictToJson(verdict))
-                      .ok());
+      ModelSpec judged = spec;
+      judged.weights_digest = weights;
+      EvidenceStore(judged, &cache_->facts(), true)
+          .WriteVerdict(*cache_->entries().Identify(key), verdict);
     }
   }
 

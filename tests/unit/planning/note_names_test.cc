@@ -14,15 +14,17 @@ namespace {
 
 using ::testing::StartsWith;
 
+const ArtifactId kArtifact{ArtifactKey(KeyFactors()), std::string(64, '1')};
+
 TEST(VerdictNoteNameTest, ChangesWithWhatAVerdictDependsOn) {
   const ModelSpec spec = Encoder();
-  EXPECT_THAT(VerdictNoteName(spec), StartsWith("verdict-"));
-  EXPECT_THAT(ReproducerNoteName(spec), StartsWith("reproducer-"));
-  std::set<std::string> names = {VerdictNoteName(spec)};
+  EXPECT_THAT(VerdictNoteName(kArtifact, spec), StartsWith("verdict-"));
+  EXPECT_THAT(ReproducerNoteName(kArtifact, spec), StartsWith("reproducer-"));
+  std::set<std::string> names = {VerdictNoteName(kArtifact, spec)};
   const auto expect_another = [&](auto change) {
     ModelSpec changed = Encoder();
     change(changed);
-    EXPECT_TRUE(names.insert(VerdictNoteName(changed)).second);
+    EXPECT_TRUE(names.insert(VerdictNoteName(kArtifact, changed)).second);
   };
   expect_another([](ModelSpec& s) { s.weights_digest = "4567"; });
   expect_another([](ModelSpec& s) { s.parity.rtol = 1e-3; });
@@ -34,15 +36,26 @@ TEST(VerdictNoteNameTest, ChangesWithWhatAVerdictDependsOn) {
   ModelSpec renamed = spec;
   renamed.name = "other";
   renamed.instances = 4;
-  EXPECT_EQ(VerdictNoteName(renamed), VerdictNoteName(spec));
+  EXPECT_EQ(VerdictNoteName(kArtifact, renamed),
+            VerdictNoteName(kArtifact, spec));
+}
+
+TEST(NoteNamesTest, AreOfOneArtifact) {
+  const ModelSpec spec = Encoder();
+  const ArtifactId other{kArtifact.key, std::string(64, '2')};
+  EXPECT_NE(VerdictNoteName(other, spec), VerdictNoteName(kArtifact, spec));
+  EXPECT_NE(ReproducerNoteName(other, spec),
+            ReproducerNoteName(kArtifact, spec));
+  EXPECT_NE(GraphNoteName(other, spec), GraphNoteName(kArtifact, spec));
+  EXPECT_NE(FirstRunNoteName(other, "01"), FirstRunNoteName(kArtifact, "01"));
 }
 
 TEST(NotesThatStayTest, VerdictsTravelAndWhatIsOfOneMachineDoesNot) {
   const LocalNotes& local = NotesThatStay();
-  EXPECT_FALSE(local.Has(VerdictNoteName(Encoder())));
-  EXPECT_FALSE(local.Has(GraphNoteName(Encoder())));
-  EXPECT_TRUE(local.Has(FirstRunNoteName("0123")));
-  EXPECT_TRUE(local.Has(ReproducerNoteName(Encoder())));
+  EXPECT_FALSE(local.Has(VerdictNoteName(kArtifact, Encoder())));
+  EXPECT_FALSE(local.Has(GraphNoteName(kArtifact, Encoder())));
+  EXPECT_TRUE(local.Has(FirstRunNoteName(kArtifact, "0123")));
+  EXPECT_TRUE(local.Has(ReproducerNoteName(kArtifact, Encoder())));
   EXPECT_TRUE(local.Has("pinned"));
 }
 
