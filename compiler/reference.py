@@ -4,7 +4,9 @@
 
 PROGRAM is a .pt2 file; inputs and outputs are safetensors files whose tensors are named by their
 flat positions, "0", "1", .... Floating outputs are float64. The program is the one that was exported, with
-every floating tensor, and every floating dtype that its graph names, widened.
+every floating tensor, and every floating dtype that its graph names, widened. Of one that can't be computed
+so, the one output is "refused", the bytes of the reason. An end without any says nothing of the program: it
+may be the host's, which had no memory, say.
 """
 
 from __future__ import annotations
@@ -25,9 +27,8 @@ REPLY = 3  # the descriptor that outputs are written to
 CHECKS = ("_assert_tensor_metadata",)
 
 
-def run(program_path: str | os.PathLike[str], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def run(program: torch.export.ExportedProgram, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """The flat outputs. Raises what torch raises when the program can't be run."""
-    program = load_program(program_path)
     module = program.module(check_guards=False)
     widen(module)
     args, kwargs = program.call_spec.in_spec.unflatten([_widened(tensor) for tensor in inputs])
@@ -62,11 +63,27 @@ def _widened(value: Any) -> Any:
     return value
 
 
+def is_the_hosts(error: Exception) -> bool:
+    """Whether another time, or another host, may well do what failed with this."""
+    return isinstance(error, (MemoryError, OSError, ImportError)) or "can't allocate memory" in str(error)
+
+
+def answer(program: torch.export.ExportedProgram, inputs: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    try:
+        outputs = run(program, inputs)
+    except Exception as error:
+        if is_the_hosts(error):
+            raise
+        reason = f"{type(error).__name__}: {error}".encode(errors="replace")
+        return {"refused": torch.tensor(list(reason), dtype=torch.uint8)}
+    return {str(i): output.contiguous().clone() for i, output in enumerate(outputs)}
+
+
 def main(program: str) -> None:
     tensors = load(sys.stdin.buffer.read())
-    outputs = run(program, [tensors[str(i)] for i in range(len(tensors))])
-    with os.fdopen(REPLY, "wb") as reply:
-        reply.write(save({str(i): output.contiguous().clone() for i, output in enumerate(outputs)}))
+    reply = save(answer(load_program(program), [tensors[str(i)] for i in range(len(tensors))]))
+    with os.fdopen(REPLY, "wb") as file:
+        file.write(reply)
 
 
 if __name__ == "__main__":

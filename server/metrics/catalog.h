@@ -86,11 +86,13 @@ inline constexpr MetricDef kWarmupBuckets{
 inline constexpr MetricDef kPromotions{
     "stoker_promotions_total", MetricKind::kCounter, "model,version,outcome",
     "Decisions about compiled candidates: promoted, parity, profit, dynamic "
-    "(as fast as a dynamic form), open, memory, compile."};
+    "(as fast as a dynamic form), unjudged (could not be checked), open, "
+    "memory, compile."};
 inline constexpr MetricDef kFallbacks{
     "stoker_fallbacks_total", MetricKind::kCounter, "model,version,reason",
     "Slots left on the tier below, by reason: no_compiler, compile, timeout, "
-    "memory, refused, open, parity, profit, budget, payback, run."};
+    "memory, refused, open, unjudged (could not be checked), parity, profit, "
+    "budget, payback, run."};
 inline constexpr MetricDef kParityError{
     "stoker_parity_max_abs_error", MetricKind::kGauge, "model,version,bucket",
     "Largest absolute difference between compiled and eager in the parity "

@@ -152,8 +152,8 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
       Refuse(step,
              absl::IsResourceExhausted(checked.status())
                  ? FallbackReason::kMemory
-                 : FallbackReason::kParity,
-             absl::StrCat("the check could not run: ",
+                 : FallbackReason::kUnjudged,
+             absl::StrCat("not checked yet, the next start tries again: ",
                           checked.status().message()));
       return;
     }

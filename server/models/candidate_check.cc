@@ -51,16 +51,6 @@ std::string Reproducer(const ModelSpec& spec, absl::Span<const Tensor> inputs,
   return TensorFileBytes(tensors).value_or("");
 }
 
-absl::StatusOr<RmsErrors> ErrorsAgainstFloat64(const ReferenceRun& reference,
-                                               const ModelSpec& spec,
-                                               absl::Span<const Tensor> inputs,
-                                               const ParityRun& run,
-                                               const std::stop_token& stop) {
-  ASSIGN_OR_RETURN(const std::vector<Tensor> exact,
-                   reference.Run(spec.program_path, inputs, stop));
-  return CompareWithReference(exact, run.eager, run.compiled);
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
@@ -199,31 +189,46 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
   verdict.max_abs_error = std::max(verdict.max_abs_error, found.max_abs_error);
   if (run.comparison.equal) return absl::OkStatus();
   if (run.comparison.arguable && deps_.reference != nullptr) {
-    const absl::StatusOr<RmsErrors> errors =
-        ErrorsAgainstFloat64(*deps_.reference, spec, inputs, run, deps_.stop);
-    // What was killed is no evidence against the candidate.
-    if (deps_.stop.stop_requested()) return absl::CancelledError("stopping");
-    if (errors.ok()) {
-      found.eager_rmse = errors->eager;
-      found.compiled_rmse = errors->compiled;
-      if (errors->acceptable()) {
-        found.difference.clear();
-        return absl::OkStatus();
-      }
-      absl::StrAppendFormat(
-          &found.difference,
-          "; root mean square error against float64 %.3g, eager's is %.3g",
-          errors->compiled, errors->eager);
-    } else {
-      absl::StrAppend(&found.difference, "; no float64 run to judge by: ",
-                      errors.status().message());
-    }
+    RETURN_IF_ERROR(Arbitrate(inputs, run, found));
+    if (found.difference.empty()) return absl::OkStatus();
   }
   evidence.reproducer = Reproducer(spec, inputs, run);
   verdict.refusal = "parity";
   verdict.reason = absl::StrCat(
       found.recorded ? "recorded request " : "seed ", found.seed, ", ",
       found.sizes, one.sizes.padded ? " padded, " : ", ", found.difference);
+  return absl::OkStatus();
+}
+
+absl::Status CandidateCheck::Arbitrate(absl::Span<const Tensor> inputs,
+                                       const ParityRun& run,
+                                       ParityCase& found) const {
+  const absl::StatusOr<std::vector<Tensor>> exact =
+      deps_.reference->Run(deps_.spec->program_path, inputs, deps_.stop);
+  if (!exact.ok() && !absl::IsFailedPrecondition(exact.status())) {
+    // What was killed, or never began, is no evidence against the candidate.
+    return absl::Status(
+        exact.status().code(),
+        absl::StrCat("no float64 run to judge by: ", exact.status().message()));
+  }
+  const absl::StatusOr<RmsErrors> errors =
+      exact.ok() ? CompareWithReference(*exact, run.eager, run.compiled)
+                 : exact.status();
+  if (!errors.ok()) {
+    absl::StrAppend(&found.difference, "; there is no float64 run of it: ",
+                    errors.status().message());
+    return absl::OkStatus();
+  }
+  found.eager_rmse = errors->eager;
+  found.compiled_rmse = errors->compiled;
+  if (errors->acceptable()) {
+    found.difference.clear();
+  } else {
+    absl::StrAppendFormat(
+        &found.difference,
+        "; root mean square error against float64 %.3g, eager's is %.3g",
+        errors->compiled, errors->eager);
+  }
   return absl::OkStatus();
 }
 

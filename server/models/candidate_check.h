@@ -39,7 +39,7 @@ class CandidateCheck {
     const BatchLayout* layout = nullptr;
     const DeviceThreads* device_threads = nullptr;
     Clock* clock = nullptr;
-    const ReferenceRun* reference = nullptr;  // null: there is none
+    const ReferenceRun* reference = nullptr;  // null: tolerances alone judge
     std::string machine;                      // for the verdict
     std::stop_token stop;  // checks end soon, and say nothing
   };
@@ -54,8 +54,9 @@ class CandidateCheck {
   };
 
   // `bucket`: or a dynamic form. `candidate_bytes`: of its files. `recorded`
-  // are tried where they fit, those that eager refuses excepted. An error: the
-  // check could not be made, and nothing is known. CANCELLED when stopping.
+  // are tried where they fit, those that eager refuses excepted. A verdict is
+  // final. An error: the check could not be made, be it for want of a float64
+  // run to judge by, and nothing is known. CANCELLED when stopping.
   absl::StatusOr<Evidence> Check(
       Executable& eager, Executable& candidate, const ShapeBucket& bucket,
       int64_t candidate_bytes, absl::Span<const Recorded> recorded = {}) const;
@@ -93,6 +94,11 @@ class CandidateCheck {
   absl::Status TryCase(Executable& eager, Executable& candidate,
                        const ShapeBucket& bucket, const Case& one,
                        Evidence& evidence) const;
+  // Has a float64 run say whether two answers that differ by more than the
+  // tolerance are as right as each other; adds what it says to `found`, whose
+  // difference is empty then. An error: it said nothing.
+  absl::Status Arbitrate(absl::Span<const Tensor> inputs, const ParityRun& run,
+                         ParityCase& found) const;
   absl::Status CheckParity(Executable& eager, Executable& candidate,
                            const ShapeBucket& bucket,
                            absl::Span<const Recorded> recorded,

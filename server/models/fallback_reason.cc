@@ -29,6 +29,8 @@ std::string_view FallbackReasonName(FallbackReason reason) {
       return "refused";
     case FallbackReason::kCompile:
       return "compile";
+    case FallbackReason::kUnjudged:
+      return "unjudged";
     case FallbackReason::kOpen:
       return "open";
     case FallbackReason::kParity:

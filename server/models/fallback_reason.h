@@ -19,14 +19,15 @@ enum class FallbackReason {
   kBudget,          // `budget_seconds` are spent
   kPayback,         // beyond `pays_back_within`
   kNoCompiler,
-  kTimeout,  // of the compile
-  kMemory,   // of the compile, of the disk or of the device
-  kRefused,  // the generated code can't be made safe
-  kCompile,  // it failed
-  kOpen,     // the artifact doesn't open, or its first run failed
-  kParity,   // it answers differently
-  kProfit,   // it is no faster
-  kRun,      // it was lost while it served
+  kTimeout,   // of the compile
+  kMemory,    // of the compile, of the disk or of the device
+  kRefused,   // the generated code can't be made safe
+  kCompile,   // it failed
+  kUnjudged,  // the check could not be made; the next start tries again
+  kOpen,      // the artifact doesn't open, or its first run failed
+  kParity,    // it answers differently
+  kProfit,    // it is no faster
+  kRun,       // it was lost while it served
 };
 
 // "budget": the label `reason` of stoker_fallbacks_total, and `outcome` of

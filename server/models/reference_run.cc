@@ -23,6 +23,13 @@ NamedTensors Numbered(absl::Span<const Tensor> tensors) {
   return named;
 }
 
+// The first line of what the tensor's bytes say.
+std::string TextOf(const Tensor& bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data),
+                              bytes.byte_size);
+  return std::string(text.substr(0, text.find('\n')));
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
@@ -47,7 +54,15 @@ absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
     return absl::InternalError(
         absl::StrCat(heard.end, ": ", LastLine(heard.log)));
   }
-  ASSIGN_OR_RETURN(const NamedTensors named, ParseTensorFile(heard.reply));
+  const absl::StatusOr<NamedTensors> parsed = ParseTensorFile(heard.reply);
+  if (!parsed.ok()) {  // cut short
+    return absl::InternalError(
+        absl::StrCat(heard.end, ": ", parsed.status().message()));
+  }
+  const NamedTensors& named = *parsed;
+  if (const auto refused = named.find("refused"); refused != named.end()) {
+    return absl::FailedPreconditionError(TextOf(refused->second));
+  }
   std::vector<Tensor> outputs;
   for (size_t i = 0; i < named.size(); ++i) {
     const auto found = named.find(absl::StrCat(i));

@@ -29,9 +29,11 @@ class ReferenceRun {
 
   explicit ReferenceRun(Options options) : options_(std::move(options)) {}
 
-  // The program's flat outputs, floating ones in FP64. UNAVAILABLE without
-  // Python, INTERNAL with the process' last words when it fails, CANCELLED when
-  // `stop` is requested, which kills the process.
+  // The program's flat outputs, floating ones in FP64. FAILED_PRECONDITION: it
+  // can't be computed in float64, whoever tries. No other error says anything
+  // of the program, and another time may have an answer: UNAVAILABLE without
+  // Python, INTERNAL with the process' last words when it fails, is killed or
+  // takes too long, CANCELLED when `stop` is requested, which kills it.
   absl::StatusOr<std::vector<Tensor>> Run(const std::string& program,
                                           absl::Span<const Tensor> inputs,
                                           std::stop_token stop) const;

@@ -12,12 +12,19 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from compiler.reference import is_the_hosts
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def ask(program: Path, inputs: list[Tensor]) -> list[Tensor]:
-    """The outputs of `python -m compiler.reference`, its reply pipe at descriptor 3."""
-    reply, end = os.pipe()
+    outputs = reply(program, inputs)
+    return [outputs[str(i)] for i in range(len(outputs))]
+
+
+def reply(program: Path, inputs: list[Tensor]) -> dict[str, Tensor]:
+    """What `python -m compiler.reference` writes, its reply pipe at descriptor 3."""
+    pipe, end = os.pipe()
     script = f'exec 3>&{end}; exec "$0" -m compiler.reference "$1"'
     with subprocess.Popen(
         ["/bin/bash", "-c", script, sys.executable, str(program)],
@@ -27,11 +34,10 @@ def ask(program: Path, inputs: list[Tensor]) -> list[Tensor]:
         assert process.stdin is not None
         process.stdin.write(save({str(i): tensor for i, tensor in enumerate(inputs)}))
         process.stdin.close()
-        with os.fdopen(reply, "rb") as file:
+        with os.fdopen(pipe, "rb") as file:
             answer = file.read()
     assert process.returncode == 0
-    outputs = load(answer)
-    return [outputs[str(i)] for i in range(len(outputs))]
+    return load(answer)
 
 
 class Mixed(nn.Module):
@@ -75,6 +81,34 @@ def test_everything_that_floats_is_float64(mixed: tuple[Mixed, Path]) -> None:
     # The detour through float16 is gone too: only its input keeps what it was rounded to.
     assert torch.allclose(z, exact + half.double(), rtol=1e-13, atol=1e-13)
     assert torch.equal(n, ids + z.argmax(-1))
+
+
+class Reinterpreted(nn.Module):
+    """Takes floats for what their bits say, of which float64 has twice as many."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + x.view(torch.int32)
+
+
+def test_a_program_without_a_float64_form_is_refused(tmp_path: Path) -> None:
+    x = torch.randn(2, 4)
+    torch.export.save(torch.export.export(Reinterpreted(), (x,)), tmp_path / "model.pt2")
+    refused = reply(tmp_path / "model.pt2", [x])["refused"]
+    assert bytes(refused.tolist()).decode().startswith("RuntimeError: The size of tensor a (4) must match")
+
+
+@pytest.mark.parametrize(
+    ("error", "hosts"),
+    [
+        (MemoryError(), True),
+        (OSError("no space left"), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (RuntimeError("expected Float but found Double"), False),
+        (NotImplementedError("no kernel"), False),
+    ],
+)
+def test_what_the_host_lacks_says_nothing_of_the_program(error: Exception, hosts: bool) -> None:
+    assert is_the_hosts(error) == hosts
 
 
 def test_a_program_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:

@@ -170,3 +170,23 @@ def test_rounding_alone_is_judged_by_a_float64_run(
     for case in arbitrated:
         assert case["eager_rmse"] > 0
         assert (case["difference"] == "") == (case["compiled_rmse"] <= 2 * case["eager_rmse"])
+
+
+def test_without_a_float64_run_nothing_is_decided(
+    repository: Repository, start: Start, unjudged: Unjudged
+) -> None:
+    """A host that can't arbitrate refuses nothing for those that can."""
+    root = repository("cancelling")
+    cache = unjudged(root)
+    with start(root, "--frozen", cache=cache) as daemon:
+        daemon.wait_ready()
+        assert daemon.metric("stoker_fallbacks_total", reason="unjudged") == 1
+        assert daemon.metric("stoker_bucket_state", state="eager") == 1
+        assert "no float64 run to judge by" in daemon.log()
+        assert daemon.stop() == 0
+    assert verdicts(cache) == []
+    with start(root, cache=cache) as daemon:
+        daemon.wait_ready()
+        assert daemon.metric("stoker_fallbacks_total", reason="unjudged") == 0
+        assert daemon.stop() == 0
+    assert len(verdicts(cache)) == 1

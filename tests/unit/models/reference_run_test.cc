@@ -12,8 +12,10 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tensor/tensor_file.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/fakes/tensors.h"
+#include "tests/unit/kernel_cache/staged_artifact.h"
 
 namespace stoker {
 namespace {
@@ -52,6 +54,31 @@ TEST_F(ReferenceRunTest, AFailureHasTheLastWords) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("exit status 3: no torch"));
+}
+
+TEST_F(ReferenceRunTest, OneThatTakesTooLongOrIsKilledHasSaidNothing) {
+  const ReferenceRun slow({.argv = {"/bin/sh", "-c", "exec sleep 600"},
+                           .time_limit = absl::Milliseconds(1)});
+  EXPECT_EQ(RunOnce(slow).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(RunOnce(Script("kill -9 $$")).code(), absl::StatusCode::kInternal);
+}
+
+// The program's fault, and nobody else's.
+TEST_F(ReferenceRunTest, ARefusalHasTheReasonInOneLine) {
+  const TempFolder folder;
+  const std::string said = "TypeError: no such kernel\nat line 3";
+  std::vector<uint8_t> bytes(said.begin(), said.end());
+  const auto length = static_cast<int64_t>(bytes.size());
+  WriteBytes(
+      folder / "refusal",
+      *TensorFileBytes({{"refused", MakeTensor<uint8_t>(DataType::kUint8,
+                                                        {length}, bytes)}}));
+  EXPECT_EQ(RunOnce(Script("cat " + (folder / "refusal") + " >&3")),
+            absl::FailedPreconditionError("TypeError: no such kernel"));
+  // Not when it is cut short.
+  EXPECT_EQ(
+      RunOnce(Script("head -c 40 " + (folder / "refusal") + " >&3")).code(),
+      absl::StatusCode::kInternal);
 }
 
 TEST_F(ReferenceRunTest, WithoutPythonThereIsNone) {

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -377,6 +378,37 @@ TEST_F(WarmupTest, StoppedItEndsARunInFloat64) {
     EXPECT_EQ(cache_->facts().NoteNames(step.request.key),
               std::vector<std::string>());
   }
+}
+
+// A run in float64 that answers is a verdict, and one that says that there is
+// none; one that could not be made is not, and the next start asks again.
+TEST_F(WarmupTest, WithoutAFloat64RunNothingIsDecided) {
+  signal(SIGPIPE, SIG_IGN);  // as the daemon has it
+  deps_.verify_promotions = true;
+  int starts = 0;
+  for (const char* script : {"exit 1", "kill -9 $$", "printf cut >&3"}) {
+    const ReferenceRun reference({.argv = {"/bin/sh", "-c", script}});
+    deps_.reference = &reference;
+    Serve();
+    EXPECT_EQ(Slot(0).state, BucketState::kEager);
+    EXPECT_EQ(Slot(0).fallback, FallbackReason::kUnjudged);
+    EXPECT_THAT(Slot(0).detail, HasSubstr("no float64 run to judge by: "));
+    EXPECT_EQ(Fallbacks("unjudged"), 2 * ++starts);
+    EXPECT_FALSE(Known(0).has_value());
+    EXPECT_EQ(cache_->facts().NoteNames(Key(0)), std::vector<std::string>());
+    version_.reset();
+  }
+  const ReferenceRun none({});
+  deps_.reference = &none;
+  Serve();
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kUnjudged);
+  // As eager says: the candidate is wrong.
+  const ReferenceRun answers({.argv = {"/bin/sh", "-c", "cat >&3"}});
+  deps_.reference = &answers;
+  Serve();
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kParity);
+  ASSERT_TRUE(Known(0).has_value());
+  EXPECT_EQ(Known(0)->refusal, "parity");
 }
 
 // A compile that was made again gives other code.
