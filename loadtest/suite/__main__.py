@@ -106,8 +106,9 @@ def run(model: SuiteModel, folder: Path, cache: Path, demo: Path) -> list[Bucket
 
 def forget_verdicts(cache: Path) -> None:
     """Has every bucket checked again, as on a new machine; artifacts stay."""
-    for note in (cache / "v1").glob("notes/**/verdict-*.json"):
-        note.unlink()
+    for half in ("parity", "profit"):
+        for note in (cache / "v1").glob(f"notes/**/{half}-*.json"):
+            note.unlink()
 
 
 def as_json(buckets: Sequence[Bucket]) -> dict[str, object]:

@@ -130,7 +130,7 @@ absl::StatusOr<int> BucketCommands::Propose(const std::string& model,
   RETURN_IF_ERROR(traffic.status());
   const int threads = ComputeThreads(*spec, InstanceCpus(*spec), cores);
   const BucketExperience experience =
-      KnownBuckets(cache, *spec, threads, toolchain);
+      KnownBuckets(cache, *spec, {MachineId(), threads}, toolchain);
   std::vector<ShapeBucket> today = spec->buckets;
   if (spec->auto_buckets) {
     today = ChosenBefore(*spec, *traffic).value_or(today);

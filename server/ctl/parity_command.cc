@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "base/absl_view.h"
 #include "base/files.h"
 #include "base/json_text.h"
 #include "base/status_macros.h"
@@ -20,7 +21,7 @@
 #include "ctl/planned_buckets.h"
 #include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
-#include "planning/note_names.h"
+#include "planning/evidence_store.h"
 #include "promotion/verdict.h"
 
 namespace stoker {
@@ -29,19 +30,28 @@ namespace {
 using Json = nlohmann::json;
 
 std::string Outcome(const Verdict& verdict) {
-  return verdict.promote ? "promoted"
-                         : absl::StrCat("refused: ", verdict.refusal);
+  return verdict.promote() ? "promoted"
+                           : absl::StrCat("refused: ", Absl(verdict.refusal()));
+}
+
+Json Described(const Verdict& verdict) {
+  Json json = ReadJson(ParityToJson(verdict.parity));
+  json.update(ReadJson(ProfitToJson(verdict.profit)));
+  json["promote"] = verdict.promote();
+  json["refusal"] = verdict.refusal();
+  json["reason"] = verdict.reason();
+  return json;
 }
 
 // The case that came closest to the limit, or passed it.
-const ParityCase* Worst(const Verdict& verdict) {
+const ParityCase* Worst(const Parity& parity) {
   const auto worst = std::max_element(
-      verdict.cases.begin(), verdict.cases.end(),
+      parity.cases.begin(), parity.cases.end(),
       [](const ParityCase& a, const ParityCase& b) {
         return std::pair(a.compiled_rmse.has_value(), a.max_abs_error) <
                std::pair(b.compiled_rmse.has_value(), b.max_abs_error);
       });
-  return worst == verdict.cases.end() ? nullptr : &*worst;
+  return worst == parity.cases.end() ? nullptr : &*worst;
 }
 
 std::string RmseText(const ParityCase* one) {
@@ -50,20 +60,20 @@ std::string RmseText(const ParityCase* one) {
                          one->eager_rmse.value_or(0));
 }
 
-std::string ArgmaxText(const Verdict& verdict) {
+std::string ArgmaxText(const Parity& parity) {
   std::optional<double> least;
-  for (const ParityCase& one : verdict.cases) {
+  for (const ParityCase& one : parity.cases) {
     if (!one.argmax_agreement.has_value()) continue;
     least = std::min(least.value_or(1), *one.argmax_agreement);
   }
   return least.has_value() ? absl::StrFormat("%.4g %%", *least * 100) : "";
 }
 
-std::string SpeedupText(const Verdict& verdict) {
-  if (verdict.speedup == 0) return "";
-  if (verdict.speedup_low == 0) return absl::StrFormat("%.2f", verdict.speedup);
-  return absl::StrFormat("%.2f (%.2f to %.2f)", verdict.speedup,
-                         verdict.speedup_low, verdict.speedup_high);
+std::string SpeedupText(const Profit& profit) {
+  if (profit.speedup == 0) return "";
+  if (profit.speedup_low == 0) return absl::StrFormat("%.2f", profit.speedup);
+  return absl::StrFormat("%.2f (%.2f to %.2f)", profit.speedup,
+                         profit.speedup_low, profit.speedup_high);
 }
 
 }  // namespace
@@ -84,15 +94,12 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
   for (const PlannedBucket& bucket : buckets) {
     const ArtifactKey& key = bucket.step.request.key;
     const std::string label = bucket.spec->Label();
+    const EvidenceStore evidence = with.EvidenceOn(*bucket.spec);
     const std::optional<ArtifactId> artifact =
         with.cache.entries().Identify(key);
-    const std::optional<std::string> note =
-        artifact.has_value()
-            ? with.cache.facts().ReadNote(
-                  key, VerdictNoteName(*artifact, *bucket.spec))
-            : std::nullopt;
-    Verdict verdict;
-    if (!note.has_value() || !ParseVerdict(*note, verdict)) {
+    const std::optional<Verdict> verdict =
+        artifact.has_value() ? evidence.ReadVerdict(*artifact) : std::nullopt;
+    if (!verdict.has_value()) {
       notable = true;
       table.Add({label, bucket.step.name, "none", "", "", "", "", "",
                  "no daemon has checked it"});
@@ -100,20 +107,20 @@ absl::StatusOr<int> ShowParity(const PlanCommands& with,
           {{"model", label}, {"bucket", bucket.step.name}, {"key", key.hex()}});
       continue;
     }
-    notable |= verdict.refusal == "parity";
-    table.Add({label, bucket.step.name, Outcome(verdict),
-               absl::StrCat(verdict.cases.size()),
-               absl::StrFormat("%.1e", verdict.max_abs_error),
-               RmseText(Worst(verdict)), ArgmaxText(verdict),
-               SpeedupText(verdict), verdict.promote ? "" : verdict.reason});
+    const Parity& parity = verdict->parity;
+    notable |= !parity.equal;
+    table.Add({label, bucket.step.name, Outcome(*verdict),
+               absl::StrCat(parity.cases.size()),
+               absl::StrFormat("%.1e", parity.max_abs_error),
+               RmseText(Worst(parity)), ArgmaxText(parity),
+               SpeedupText(verdict->profit),
+               verdict->promote() ? "" : verdict->reason()});
     list.push_back({{"model", label},
                     {"bucket", bucket.step.name},
                     {"key", key.hex()},
-                    {"verdict", ReadJson(*note)}});
-    const auto reproducer = with.cache.facts().ReadNote(
-        key, ReproducerNoteName(*artifact, *bucket.spec));
-    if (save_folder.empty() || verdict.refusal != "parity" ||
-        !reproducer.has_value()) {
+                    {"verdict", Described(*verdict)}});
+    const auto reproducer = evidence.ReadReproducer(*artifact);
+    if (save_folder.empty() || parity.equal || !reproducer.has_value()) {
       continue;
     }
     const std::string path = absl::StrCat(

@@ -11,6 +11,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text_table.h"
 #include "ctl/cache_commands.h"
@@ -21,6 +22,7 @@
 #include "ctl/repository_arguments.h"
 #include "nlohmann/json.hpp"
 #include "planning/note_names.h"
+#include "planning/placement.h"
 
 namespace stoker {
 namespace {
@@ -31,6 +33,7 @@ struct Outlook {
   std::shared_ptr<const ModelSpec> spec;
   WarmupStep step;
   std::optional<int> layer;            // of the hit
+  std::vector<std::string> owed;       // what a start would find out about it
   std::string damage;                  // why an entry that is there is none
   std::optional<std::string> refusal;  // why the compiler makes none
   const EntryInfo* nearest = nullptr;  // of a miss
@@ -39,6 +42,20 @@ struct Outlook {
   // A start would compile it.
   bool missing() const { return !layer.has_value() && !refusal.has_value(); }
 };
+
+// The halves of a verdict that are not known yet.
+std::vector<std::string> Owed(const EvidenceStore& evidence,
+                              const std::optional<ArtifactId>& artifact) {
+  if (!artifact.has_value()) return {};
+  std::vector<std::string> owed;
+  const std::optional<Parity> parity = evidence.ReadParity(*artifact);
+  if (!parity.has_value()) owed.push_back("parity");
+  const bool refused = parity.has_value() && !parity->equal;
+  if (!refused && !evidence.ReadProfit(*artifact).has_value()) {
+    owed.push_back("profit");
+  }
+  return owed;
+}
 
 absl::StatusOr<std::vector<Outlook>> LookAhead(
     const PlanCommands& with, const std::string& model,
@@ -62,6 +79,10 @@ absl::StatusOr<std::vector<Outlook>> LookAhead(
     }
     if (!outlook.layer.has_value() && outlook.damage.empty()) {
       outlook.refusal = with.cache.facts().ReadNote(key, kRefusalNoteName);
+    }
+    if (outlook.layer.has_value()) {
+      outlook.owed = Owed(with.EvidenceOn(*outlook.spec),
+                          with.cache.entries().Identify(key));
     }
     if (outlook.missing()) {
       outlook.nearest = Nearest(entries, outlook.step.request.factors);
@@ -88,7 +109,11 @@ std::string Shortened(const std::string& value) {
 
 // "cxx: g++ 12.2.0 -> g++ 13.2.0" of each factor, or why there is none.
 std::string Why(const Outlook& outlook) {
-  if (outlook.layer.has_value()) return "";
+  if (outlook.layer.has_value()) {
+    return outlook.owed.empty()
+               ? ""
+               : absl::StrCat("to check: ", absl::StrJoin(outlook.owed, ", "));
+  }
   if (outlook.refusal.has_value()) return *outlook.refusal;
   if (!outlook.damage.empty()) return outlook.damage;
   if (outlook.nearest == nullptr) return "no entry to compare with";
@@ -106,6 +131,7 @@ Json Described(const Outlook& outlook) {
                {"key", outlook.step.request.key.hex()},
                {"hit", outlook.layer.has_value()}};
   if (outlook.layer.has_value()) json["layer"] = *outlook.layer;
+  if (!outlook.owed.empty()) json["to_check"] = outlook.owed;
   if (!outlook.damage.empty()) json["damage"] = outlook.damage;
   if (outlook.refusal.has_value()) json["refusal"] = *outlook.refusal;
   if (outlook.nearest == nullptr) return json;
@@ -141,6 +167,13 @@ std::optional<double> ExpectedSeconds(const Outlook& outlook,
 }
 
 }  // namespace
+
+EvidenceStore PlanCommands::EvidenceOn(const ModelSpec& spec) const {
+  return EvidenceStore(
+      spec, &cache.facts(),
+      {MachineId(), ComputeThreads(spec, InstanceCpus(spec), cores)},
+      /*trusted=*/true);
+}
 
 absl::StatusOr<int> PlanCommands::Explain(const std::string& model) const {
   const std::vector<EntryInfo> entries = ListEntries(cache.entries());

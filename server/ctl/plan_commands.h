@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernel_cache/kernel_cache.h"
+#include "planning/evidence_store.h"
 #include "repository/model_repository.h"
 #include "runner/toolchain.h"
 
@@ -26,8 +27,9 @@ struct PlanCommands {
   bool json = false;
 
   // For each bucket of the model (of all for an empty name): a hit and where,
-  // a miss with the nearest entry and the factors that differ, its value first,
-  // or why the compiler refuses it. Returns kFound when there is a miss.
+  // with what a start has to check of it, a miss with the nearest entry and the
+  // factors that differ, its value first, or why the compiler refuses it.
+  // Returns kFound when there is a miss.
   absl::StatusOr<int> Explain(const std::string& model) const;
   // Of every bucket that can have an artifact, each once. NOT_FOUND, with the
   // first that is missing.
@@ -35,6 +37,9 @@ struct PlanCommands {
   // How many compiles a start would need, and how long they took elsewhere.
   // Returns 0.
   absl::StatusOr<int> Plan(const std::string& model) const;
+
+  // What was found out about the version's artifacts, and what counts here.
+  EvidenceStore EvidenceOn(const ModelSpec& spec) const;
 };
 
 void AddPlanCommand(CommandLine& line);

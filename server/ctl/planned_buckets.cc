@@ -54,8 +54,9 @@ std::vector<PlannedBucket> BucketsOf(const KernelCache& cache,
     if (traffic.ok()) {
       auto chosen = std::make_shared<ModelSpec>(*spec);
       chosen->buckets =
-          ChooseAutoBuckets(*spec, *traffic,
-                            KnownBuckets(cache, *spec, threads, toolchain))
+          ChooseAutoBuckets(
+              *spec, *traffic,
+              KnownBuckets(cache, *spec, {MachineId(), threads}, toolchain))
               .buckets;
       spec = std::move(chosen);
     }
@@ -74,8 +75,9 @@ absl::StatusOr<std::vector<double>> PayBackOf(const KernelCache& cache,
   ASSIGN_OR_RETURN(const TrafficRecord traffic,
                    ReadTraffic(cache.facts(), spec));
   const int threads = ComputeThreads(spec, InstanceCpus(spec), cores);
-  return RequestsToPayBack(spec, traffic,
-                           KnownBuckets(cache, spec, threads, toolchain));
+  return RequestsToPayBack(
+      spec, traffic,
+      KnownBuckets(cache, spec, {MachineId(), threads}, toolchain));
 }
 
 absl::StatusOr<std::vector<PlannedBucket>> PlannedBuckets(

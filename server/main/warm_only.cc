@@ -111,7 +111,7 @@ class Progress {
 std::string Outcome(const BucketStatus& bucket) {
   if (bucket.slot.state == BucketState::kCompiled) {
     return absl::StrFormat("compiled, %.2f x eager",
-                           bucket.slot.verdict.speedup);
+                           bucket.slot.verdict.profit.speedup);
   }
   return bucket.slot.detail.empty() ? "not settled" : bucket.slot.detail;
 }

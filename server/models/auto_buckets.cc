@@ -16,8 +16,9 @@ bool IsAuto(const ModelSpec& spec, const VersionDeps& deps) {
 AutoBuckets Choose(const ModelSpec& spec, const VersionDeps& deps,
                    const Toolchain& toolchain, const ModelTraffic& recorded) {
   const int threads = ComputeThreads(spec, InstanceCpus(spec), deps.cores);
-  return ChooseAutoBuckets(spec, recorded.Read(),
-                           KnownBuckets(*deps.cache, spec, threads, toolchain));
+  return ChooseAutoBuckets(
+      spec, recorded.Read(),
+      KnownBuckets(*deps.cache, spec, {deps.machine, threads}, toolchain));
 }
 
 // The spec with these buckets, which are remembered.

@@ -96,7 +96,8 @@ std::vector<std::string> BucketCompiles::WhyNotPayingBack() const {
                                     ? version_.deps.traffic->Read()
                                     : TrafficRecord{};
   const BucketExperience experience =
-      KnownBuckets(*version_.deps.cache, spec, version_.compute_threads,
+      KnownBuckets(*version_.deps.cache, spec,
+                   {version_.deps.machine, version_.compute_threads},
                    version_.deps.toolchain);
   const bool tried = absl::c_any_of(attempts_, [](int n) { return n > 0; });
   // The first one, which traffic asks for most, shows what compiling gains.

@@ -16,6 +16,10 @@
 namespace stoker {
 namespace {
 
+// Somebody waits for the first timing of a bucket: what it leaves undecided is
+// timed again when nobody does.
+constexpr absl::Duration kFirstLook = absl::Seconds(1);
+
 // Whether an artifact that doesn't open is to blame itself, and not the host or
 // its GPU, which another time may have room for it, or be there again.
 bool IsItsOwnFault(const absl::Status& status) {
@@ -88,13 +92,13 @@ bool BucketPromoter::LeaveUnwanted(const WarmupStep& step) {
     return true;
   }
   const std::optional<Verdict> verdict = KnownVerdict(step);
-  if (!verdict.has_value() || !verdict->promote ||
+  if (!verdict.has_value() || !verdict->promote() ||
       !IsCompared(step, *verdict)) {
     version_.tiers.Demote(step.bucket, FallbackReason::kDynamicUntried,
                           "the form serves it; code of its own was not tried");
     return true;
   }
-  if (verdict->over_dynamic->faster) return false;
+  if (verdict->profit.over_dynamic->faster) return false;
   LeaveToDynamic(step, *verdict);
   return true;
 }
@@ -124,8 +128,8 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
   const bool verify = version_.deps.verify_promotions;
   BucketSlot& slot = version_.tiers.slot(step.bucket);
   const std::optional<Verdict> known = evidence_.ReadVerdict(entry.id());
-  if (verify && known.has_value() && !known->promote) {
-    Refuse(step, ReasonOfRefusal(known->refusal), known->reason);
+  if (verify && known.has_value() && !known->promote()) {
+    Refuse(step, ReasonOfRefusal(known->refusal()), known->reason());
     return;
   }
   slot.SetState(BucketState::kOpening);
@@ -158,8 +162,8 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
       return;
     }
     verdict = *std::move(checked);
-    if (!verdict.promote) {
-      Refuse(step, ReasonOfRefusal(verdict.refusal), verdict.reason);
+    if (!verdict.promote()) {
+      Refuse(step, ReasonOfRefusal(verdict.refusal()), verdict.reason());
       return;
     }
   }
@@ -179,15 +183,33 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
                                               const CacheEntry& entry,
                                               Executable& candidate) {
   ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, version_.tiers.Eager());
-  ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence,
-                   check_.Check(*eager, candidate, step.sizes, entry.bytes,
-                                RecordedRequests(version_.spec,
-                                                 version_.deps.samples.get())));
-  if (!evidence.reproducer.empty()) {
-    evidence_.WriteReproducer(entry.id(), evidence.reproducer);
+  const ArtifactId artifact = entry.id();
+  Verdict verdict;
+  if (std::optional<Parity> known = evidence_.ReadParity(artifact)) {
+    verdict.parity = *std::move(known);
+  } else {
+    ASSIGN_OR_RETURN(
+        CandidateCheck::Evidence evidence,
+        check_.CheckParity(
+            *eager, candidate, step.sizes,
+            RecordedRequests(version_.spec, version_.deps.samples.get())));
+    if (!evidence.reproducer.empty()) {
+      evidence_.WriteReproducer(artifact, evidence.reproducer);
+    }
+    evidence_.WriteParity(artifact, evidence.parity);
+    verdict.parity = std::move(evidence.parity);
   }
-  evidence_.WriteVerdict(entry.id(), evidence.verdict);
-  return std::move(evidence.verdict);
+  if (!verdict.parity.equal) return verdict;
+  // The same code with other weights takes as long.
+  if (std::optional<Profit> known = evidence_.ReadProfit(artifact)) {
+    verdict.profit = *std::move(known);
+  } else {
+    ASSIGN_OR_RETURN(verdict.profit,
+                     check_.Measure(*eager, candidate, step.sizes, entry.bytes,
+                                    {.budget = kFirstLook}));
+    evidence_.WriteProfit(artifact, verdict.profit);
+  }
+  return verdict;
 }
 
 int BucketPromoter::DynamicBehind(const WarmupStep& step) const {
@@ -199,9 +221,10 @@ int BucketPromoter::DynamicBehind(const WarmupStep& step) const {
 bool BucketPromoter::IsCompared(const WarmupStep& step,
                                 const Verdict& verdict) const {
   const int dynamic = DynamicBehind(step);
-  return dynamic < 0 || !verdict.promote ||
-         (verdict.over_dynamic.has_value() &&
-          verdict.over_dynamic->artifact == ServedBy(version_.tiers, dynamic));
+  return dynamic < 0 || !verdict.promote() ||
+         (verdict.profit.over_dynamic.has_value() &&
+          verdict.profit.over_dynamic->artifact ==
+              ServedBy(version_.tiers, dynamic));
 }
 
 absl::StatusOr<bool> BucketPromoter::BeatsDynamic(const WarmupStep& step,
@@ -214,12 +237,12 @@ absl::StatusOr<bool> BucketPromoter::BeatsDynamic(const WarmupStep& step,
   const std::shared_ptr<Executable> dynamic = slot.executable(0);
   if (dynamic == nullptr) return true;  // lost meanwhile
   if (!IsCompared(step, verdict)) {
-    ASSIGN_OR_RETURN(verdict.over_dynamic,
+    ASSIGN_OR_RETURN(verdict.profit.over_dynamic,
                      check_.Compare(*dynamic, candidate, step.sizes));
-    verdict.over_dynamic->artifact = ServedBy(version_.tiers, index);
-    evidence_.WriteVerdict(artifact, verdict);
+    verdict.profit.over_dynamic->artifact = ServedBy(version_.tiers, index);
+    evidence_.WriteProfit(artifact, verdict.profit);
   }
-  return verdict.over_dynamic->faster;
+  return verdict.profit.over_dynamic->faster;
 }
 
 void BucketPromoter::LeaveToDynamic(const WarmupStep& step,
@@ -227,15 +250,15 @@ void BucketPromoter::LeaveToDynamic(const WarmupStep& step,
   const std::string why = absl::StrFormat(
       "%.2f times as fast as the dynamic form, which serves it without a "
       "package more",
-      verdict.over_dynamic->speedup);
+      verdict.profit.over_dynamic->speedup);
   CountPromotion(FallbackReasonName(FallbackReason::kDynamicTie));
   log::Info("{} {}: left to the dynamic form: {}", version_.spec.Label(),
             step.name, why);
   version_.tiers.Demote(step.bucket, FallbackReason::kDynamicTie, why);
   // Eager's runs until now say nothing of the dynamic form's.
-  if (verdict.fastest_seconds > 0) {
+  if (verdict.profit.fastest_seconds > 0) {
     version_.batcher.ResetCost(step.bucket,
-                               absl::Seconds(verdict.fastest_seconds));
+                               absl::Seconds(verdict.profit.fastest_seconds));
   }
 }
 
@@ -247,34 +270,35 @@ void BucketPromoter::Promote(const WarmupStep& step, const CacheEntry& entry,
   // A verdict may be another machine's, or a busy hour's: a bucket that seems
   // dear is not chosen, and so would never be timed again. Without one nothing
   // is known: a first run alone can be a thousand times the next.
-  if (verdict.fastest_seconds > 0 && !step.dynamic()) {
+  if (verdict.profit.fastest_seconds > 0 && !step.dynamic()) {
     version_.batcher.ResetCost(
-        step.bucket,
-        std::min(opened.first_run, absl::Seconds(verdict.fastest_seconds)));
+        step.bucket, std::min(opened.first_run,
+                              absl::Seconds(verdict.profit.fastest_seconds)));
   }
   CountPromotion("promoted");
   log::Info("{} {}: compiled, max error {:.2g}, {:.2f} x eager, key {}",
-            version_.spec.Label(), step.name, verdict.max_abs_error,
-            verdict.speedup, step.request.key.Short());
+            version_.spec.Label(), step.name, verdict.parity.max_abs_error,
+            verdict.profit.speedup, step.request.key.Short());
 }
 
 bool BucketPromoter::IsDoubtful(const WarmupStep& step) const {
   const std::optional<Verdict> verdict = KnownVerdict(step);
-  if (!verdict.has_value() || verdict->refusal == "parity") return false;
+  if (!verdict.has_value() || !verdict->parity.equal) return false;
   if (!step.dynamic() && DynamicBehind(step) >= 0 &&
       version_.tiers.slot(step.bucket).Read().state == BucketState::kDynamic) {
     return false;
   }
-  return !verdict->clear || verdict->measured_on != version_.deps.machine ||
-         verdict->threads != version_.compute_threads;
+  return !verdict->profit.clear ||
+         verdict->profit.measured_on != version_.deps.machine ||
+         verdict->profit.threads != version_.compute_threads;
 }
 
 void BucketPromoter::Retime(const WarmupStep& step) {
   const std::optional<ArtifactId> artifact = ArtifactOf(step);
   if (!artifact.has_value()) return;  // evicted meanwhile
-  std::optional<Verdict> verdict = evidence_.ReadVerdict(*artifact);
-  if (!verdict.has_value()) return;  // likewise
-  const absl::Status timed = TryRetime(step, *artifact, *std::move(verdict));
+  const std::optional<Verdict> known = evidence_.ReadVerdict(*artifact);
+  if (!known.has_value()) return;  // likewise
+  const absl::Status timed = TryRetime(step, *artifact, *known);
   if (!timed.ok() && !version_.stopping()) {
     log::Warn("{} {}: not timed again: {}", version_.spec.Label(), step.name,
               Std(timed.message()));
@@ -283,7 +307,7 @@ void BucketPromoter::Retime(const WarmupStep& step) {
 
 absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
                                        const ArtifactId& artifact,
-                                       Verdict verdict) {
+                                       const Verdict& known) {
   const std::optional<CacheEntry> entry =
       version_.deps.cache->entries().Lookup(step.request.key);
   if (!entry.has_value() || entry->id() != artifact) {
@@ -301,20 +325,21 @@ absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
   const std::shared_ptr<Executable> candidate =
       serves ? slot.compiled(0) : opened.executables.front();
   if (candidate == nullptr) return absl::OkStatus();  // lost meanwhile
-  const bool promoted = verdict.promote;
-  RETURN_IF_ERROR(check_.Measure(*eager, *candidate, step.sizes, entry->bytes,
-                                 ProfitOptions(), verdict));
-  if (!verdict.clear) {
+  Verdict verdict{.parity = known.parity};
+  ASSIGN_OR_RETURN(verdict.profit,
+                   check_.Measure(*eager, *candidate, step.sizes, entry->bytes,
+                                  ProfitOptions()));
+  verdict.profit.over_dynamic = known.profit.over_dynamic;
+  if (!verdict.profit.clear) {
     // Noise took part in it: nothing changes for what it says.
-    verdict.promote = promoted;
-    verdict.refusal = promoted ? "" : "profit";
+    verdict.profit.worth = known.profit.worth;
   }
-  evidence_.WriteVerdict(artifact, verdict);
+  evidence_.WriteProfit(artifact, verdict.profit);
   log::Info("{} {}: timed again: {}", version_.spec.Label(), step.name,
-            verdict.reason);
-  if (serves && !verdict.promote) {
-    Refuse(step, FallbackReason::kProfit, verdict.reason);
-  } else if (!serves && verdict.promote) {
+            verdict.profit.reason);
+  if (serves && !verdict.profit.worth) {
+    Refuse(step, FallbackReason::kProfit, verdict.profit.reason);
+  } else if (!serves && verdict.profit.worth) {
     const absl::StatusOr<bool> worth =
         BeatsDynamic(step, artifact, *candidate, verdict);
     if (worth.ok() && !*worth) return absl::OkStatus();

@@ -64,18 +64,18 @@ class BucketPromoter {
   // What serves, or what the cache has for the bucket.
   std::optional<ArtifactId> ArtifactOf(const WarmupStep& step) const;
   std::optional<Verdict> KnownVerdict(const WarmupStep& step) const;
-  // Gathers the evidence on an opened candidate and keeps it.
+  // Gathers the evidence that is missing on an opened candidate, and keeps it.
   absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
                                 Executable& candidate);
   absl::Status TryRetime(const WarmupStep& step, const ArtifactId& artifact,
-                         Verdict verdict);
+                         const Verdict& known);
   // The slot of the dynamic form that serves a bucket without code of its own;
   // -1: eager does.
   int DynamicBehind(const WarmupStep& step) const;
   // Whether the verdict says what BeatsDynamic would find out.
   bool IsCompared(const WarmupStep& step, const Verdict& verdict) const;
   // Whether the bucket's own code is worth having beside the dynamic form that
-  // takes its sizes; kept in the verdict, beside the artifact.
+  // takes its sizes; kept with the profit, beside the artifact.
   absl::StatusOr<bool> BeatsDynamic(const WarmupStep& step,
                                     const ArtifactId& artifact,
                                     Executable& candidate, Verdict& verdict);

@@ -98,16 +98,17 @@ void BucketSlot::SetState(BucketState state) {
 
 void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
                          const Verdict& verdict, const CacheEntry& entry) {
-  const double saved_per_run =
-      std::max(0.0, verdict.incumbent_seconds - verdict.candidate_seconds);
+  const double saved_per_run = std::max(
+      0.0, verdict.profit.incumbent_seconds - verdict.profit.candidate_seconds);
   metrics_.Gauge(metric::kBucketCompileSeconds, labels_)
       .Set(entry.compile_seconds);
   if (saved_per_run > 0) {
     metrics_.Gauge(metric::kBreakEvenRuns, labels_)
         .Set(std::ceil(entry.compile_seconds / saved_per_run));
   }
-  metrics_.Gauge(metric::kParityError, labels_).Set(verdict.max_abs_error);
-  metrics_.Gauge(metric::kSpeedup, labels_).Set(verdict.speedup);
+  metrics_.Gauge(metric::kParityError, labels_)
+      .Set(verdict.parity.max_abs_error);
+  metrics_.Gauge(metric::kSpeedup, labels_).Set(verdict.profit.speedup);
   ArtifactId artifact = entry.id();
   // Destroyed without the lock.
   std::shared_ptr<const void> lease = entry.lease;
@@ -129,7 +130,7 @@ void BucketSlot::CountRun() {
 
 void BucketSlot::CountRun(absl::Duration run) {
   absl::ReaderMutexLock lock(&mu_);
-  const double gain = now_.verdict.speedup - 1;
+  const double gain = now_.verdict.profit.speedup - 1;
   if (gain > 0) saved_.Add(gain * absl::ToDoubleSeconds(run));
 }
 

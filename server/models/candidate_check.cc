@@ -18,9 +18,6 @@ namespace {
 
 // How long timing holds the device thread at a stretch.
 constexpr absl::Duration kStretch = absl::Milliseconds(20);
-// Somebody waits for the first timing of a bucket: what it leaves undecided is
-// timed again when nobody does.
-constexpr absl::Duration kFirstLook = absl::Seconds(1);
 // A model that runs for minutes is compared on two cases instead of all.
 constexpr absl::Duration kParityPatience = absl::Minutes(1);
 constexpr size_t kFewestCases = 2;
@@ -70,50 +67,40 @@ absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
       .difference;
 }
 
-absl::Status CandidateCheck::CheckParity(Executable& eager,
-                                         Executable& candidate,
-                                         const ShapeBucket& bucket,
-                                         absl::Span<const Recorded> recorded,
-                                         Evidence& evidence) const {
+absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::CheckParity(
+    Executable& eager, Executable& candidate, const ShapeBucket& bucket,
+    absl::Span<const Recorded> recorded) const {
   const ModelSpec& spec = *deps_.spec;
-  Verdict& verdict = evidence.verdict;
-  const auto refuse = [&](std::string reason) {
-    verdict.refusal = "parity";
-    verdict.reason = std::move(reason);
-  };
+  Evidence evidence;
+  Parity& parity = evidence.parity;
+  parity.rtol = spec.parity.rtol;
+  parity.atol = spec.parity.atol;
   const std::vector<Case> cases = Cases(bucket, candidate, recorded);
   if (cases.empty()) {
     return absl::FailedPreconditionError(
         "the compiled code takes none of the sizes that it was to be tried at");
   }
-  const DimensionSizes& sizes = cases.front().sizes.sizes;
-  ASSIGN_OR_RETURN(const std::string unsteady,
-                   Indeterminacy(eager, sizes, ToleranceOf(spec)));
-  if (!unsteady.empty()) {
-    refuse(absl::StrCat(
-        "eager answers the same inputs differently each time, so nothing can "
-        "be compared: ",
-        unsteady));
-    return absl::OkStatus();
-  }
   if (spec.compile.deterministic) {
     ASSIGN_OR_RETURN(const std::string varies,
-                     Indeterminacy(candidate, sizes, {.rtol = 0, .atol = 0}));
+                     Indeterminacy(candidate, cases.front().sizes.sizes,
+                                   {.rtol = 0, .atol = 0}));
     if (!varies.empty()) {
-      refuse(absl::StrCat("asked to be deterministic, and is not: ", varies));
-      return absl::OkStatus();
+      parity.reason =
+          absl::StrCat("asked to be deterministic, and is not: ", varies);
+      return evidence;
     }
   }
   const MonotonicTime start = deps_.clock->Now();
   for (const Case& one : cases) {
-    if (!verdict.refusal.empty()) break;
-    if (verdict.cases.size() >= kFewestCases &&
+    if (!parity.reason.empty()) break;
+    if (parity.cases.size() >= kFewestCases &&
         deps_.clock->Now() - start > kParityPatience) {
       break;
     }
     RETURN_IF_ERROR(TryCase(eager, candidate, bucket, one, evidence));
   }
-  return absl::OkStatus();
+  parity.equal = parity.reason.empty();
+  return evidence;
 }
 
 std::vector<CandidateCheck::Case> CandidateCheck::Cases(
@@ -151,7 +138,7 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
                                      const ShapeBucket& bucket, const Case& one,
                                      Evidence& evidence) const {
   const ModelSpec& spec = *deps_.spec;
-  Verdict& verdict = evidence.verdict;
+  Parity& parity = evidence.parity;
   const std::vector<Tensor> inputs =
       one.recorded != nullptr ? one.recorded->inputs
                               : InputsOf(spec, one.sizes.sizes, one.sizes.seed);
@@ -179,22 +166,30 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
       });
   if (refused && one.recorded != nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(ran);
-  ParityCase& found = verdict.cases.emplace_back();
+  ParityCase& found = parity.cases.emplace_back();
   found.seed = one.sizes.seed;
   found.recorded = one.recorded != nullptr;
   found.sizes = BucketName(ShapeBucket{one.sizes.sizes}, spec.DimensionNames());
   found.max_abs_error = run.comparison.max_abs_error;
   found.argmax_agreement = run.comparison.argmax_agreement;
   found.difference = run.comparison.difference;
-  verdict.max_abs_error = std::max(verdict.max_abs_error, found.max_abs_error);
+  parity.max_abs_error = std::max(parity.max_abs_error, found.max_abs_error);
   if (run.comparison.equal) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string unsteady,
+                   Indeterminacy(eager, one.sizes.sizes, ToleranceOf(spec)));
+  if (!unsteady.empty()) {
+    parity.reason = absl::StrCat(
+        "eager answers the same inputs differently each time, so nothing can "
+        "be compared: ",
+        unsteady);
+    return absl::OkStatus();
+  }
   if (run.comparison.arguable && deps_.reference != nullptr) {
     RETURN_IF_ERROR(Arbitrate(inputs, run, found));
     if (found.difference.empty()) return absl::OkStatus();
   }
   evidence.reproducer = Reproducer(spec, inputs, run);
-  verdict.refusal = "parity";
-  verdict.reason = absl::StrCat(
+  parity.reason = absl::StrCat(
       found.recorded ? "recorded request " : "seed ", found.seed, ", ",
       found.sizes, one.sizes.padded ? " padded, " : ", ", found.difference);
   return absl::OkStatus();
@@ -232,11 +227,9 @@ absl::Status CandidateCheck::Arbitrate(absl::Span<const Tensor> inputs,
   return absl::OkStatus();
 }
 
-absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
-                                     const ShapeBucket& bucket,
-                                     int64_t candidate_bytes,
-                                     const ProfitOptions& options,
-                                     Verdict& verdict) const {
+absl::StatusOr<Profit> CandidateCheck::Measure(
+    Executable& eager, Executable& candidate, const ShapeBucket& bucket,
+    int64_t candidate_bytes, const ProfitOptions& options) const {
   const ModelSpec& spec = *deps_.spec;
   std::vector<DimensionSizes> timed = {bucket.sizes};
   if (IsDynamic(bucket)) {
@@ -244,15 +237,15 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
     timed.resize(std::min(timed.size(), kTimedSizesOfForm));
     timed = SizesTaken(spec, std::move(timed), candidate);
   }
-  std::optional<Verdict> worst;
+  std::optional<Profit> worst;
   for (const DimensionSizes& sizes : timed) {
     ASSIGN_OR_RETURN(const ProfitMeasurement measured,
                      Time(eager, candidate, sizes, options));
-    Verdict judged = verdict;
-    JudgeProfit(measured,
-                {.incumbent_bytes = spec.weights_bytes,
-                 .candidate_bytes = candidate_bytes},
-                options, judged);
+    Profit judged = JudgeProfit(measured,
+                                {.incumbent_bytes = spec.weights_bytes,
+                                 .candidate_bytes = candidate_bytes},
+                                options);
+    judged.measured_on = deps_.machine;
     if (timed.size() > 1) {
       absl::StrAppend(&judged.reason, ", at ",
                       BucketName({sizes}, spec.DimensionNames()));
@@ -260,15 +253,13 @@ absl::Status CandidateCheck::Measure(Executable& eager, Executable& candidate,
     if (!worst.has_value() || judged.speedup < worst->speedup) {
       worst = std::move(judged);
     }
-    if (!worst->promote) break;
+    if (!worst->worth) break;
   }
   if (!worst.has_value()) {
     return absl::FailedPreconditionError(
         "the compiled code takes none of the sizes that it was to be timed at");
   }
-  verdict = *std::move(worst);
-  verdict.measured_on = deps_.machine;
-  return absl::OkStatus();
+  return *std::move(worst);
 }
 
 absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
@@ -296,20 +287,6 @@ absl::StatusOr<OverDynamic> CandidateCheck::Compare(
   // Two per cent are not worth a package.
   over.faster = speedup.low > 1 && speedup.median > 1 + ProfitOptions().tie;
   return over;
-}
-
-absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::Check(
-    Executable& eager, Executable& candidate, const ShapeBucket& bucket,
-    int64_t candidate_bytes, absl::Span<const Recorded> recorded) const {
-  Evidence evidence;
-  evidence.verdict.rtol = deps_.spec->parity.rtol;
-  evidence.verdict.atol = deps_.spec->parity.atol;
-  RETURN_IF_ERROR(CheckParity(eager, candidate, bucket, recorded, evidence));
-  if (evidence.verdict.refusal.empty()) {
-    RETURN_IF_ERROR(Measure(eager, candidate, bucket, candidate_bytes,
-                            {.budget = kFirstLook}, evidence.verdict));
-  }
-  return evidence;
 }
 
 absl::Status CandidateCheck::ProvePadding(Executable& eager,

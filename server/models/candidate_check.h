@@ -40,33 +40,34 @@ class CandidateCheck {
     const DeviceThreads* device_threads = nullptr;
     Clock* clock = nullptr;
     const ReferenceRun* reference = nullptr;  // null: tolerances alone judge
-    std::string machine;                      // for the verdict
+    std::string machine;                      // for what is timed
     std::stop_token stop;  // checks end soon, and say nothing
   };
   // What is behind `deps` outlives this object.
   explicit CandidateCheck(Deps deps) : deps_(std::move(deps)) {}
 
   struct Evidence {
-    Verdict verdict;
+    Parity parity;
     // Inputs and both answers, as a tensor file (tensor/tensor_file.h), when
     // parity failed and they are not too large.
     std::string reproducer;
   };
 
-  // `bucket`: or a dynamic form. `candidate_bytes`: of its files. `recorded`
-  // are tried where they fit, those that eager refuses excepted. A verdict is
-  // final. An error: the check could not be made, be it for want of a float64
-  // run to judge by, and nothing is known. CANCELLED when stopping.
-  absl::StatusOr<Evidence> Check(
+  // `bucket`: or a dynamic form. `recorded` are tried where they fit, those
+  // that eager refuses excepted. What it returns is final. An error: the check
+  // could not be made, be it for want of a float64 run to judge by, and nothing
+  // is known. CANCELLED when stopping.
+  absl::StatusOr<Evidence> CheckParity(
       Executable& eager, Executable& candidate, const ShapeBucket& bucket,
-      int64_t candidate_bytes, absl::Span<const Recorded> recorded = {}) const;
+      absl::Span<const Recorded> recorded = {}) const;
 
-  // The timing alone, into a verdict whose parity is known. A dynamic form has
-  // to be worth it at each of the sizes that it is timed at; the verdict has
-  // the figures of the worst.
-  absl::Status Measure(Executable& eager, Executable& candidate,
-                       const ShapeBucket& bucket, int64_t candidate_bytes,
-                       const ProfitOptions& options, Verdict& verdict) const;
+  // Times the two. `candidate_bytes`: of its files. A dynamic form has to be
+  // worth it at each of the sizes that it is timed at; the figures are those of
+  // the worst.
+  absl::StatusOr<Profit> Measure(Executable& eager, Executable& candidate,
+                                 const ShapeBucket& bucket,
+                                 int64_t candidate_bytes,
+                                 const ProfitOptions& options) const;
 
   // Whether the bucket's own code is faster than a dynamic form's.
   absl::StatusOr<OverDynamic> Compare(Executable& form, Executable& candidate,
@@ -99,10 +100,6 @@ class CandidateCheck {
   // difference is empty then. An error: it said nothing.
   absl::Status Arbitrate(absl::Span<const Tensor> inputs, const ParityRun& run,
                          ParityCase& found) const;
-  absl::Status CheckParity(Executable& eager, Executable& candidate,
-                           const ShapeBucket& bucket,
-                           absl::Span<const Recorded> recorded,
-                           Evidence& evidence) const;
   // Empty, or how two runs of `form` on the same inputs differ by more than
   // `tolerance`.
   absl::StatusOr<std::string> Indeterminacy(

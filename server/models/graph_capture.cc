@@ -89,10 +89,8 @@ std::optional<GraphCapture::NoGraph> GraphCapture::Capture(
   }
   // What it gained here before is known beside the artifact: a second start
   // doesn't time it again.
-  std::optional<Verdict> gain = evidence_.ReadGraphGain(*artifact);
-  const bool known =
-      gain.has_value() && gain->measured_on == version_.deps.machine;
-  if (known && !gain->promote) return NoGraph{"gain", gain->reason};
+  std::optional<Profit> gain = evidence_.ReadGraphGain(*artifact);
+  if (gain.has_value() && !gain->worth) return NoGraph{"gain", gain->reason};
 
   absl::StatusOr<Captured> captured =
       CaptureOnEachThread(step, compiled.size(), max_bytes - kept_bytes_);
@@ -100,15 +98,15 @@ std::optional<GraphCapture::NoGraph> GraphCapture::Capture(
     return NoGraph{LabelOf(captured.status()),
                    std::string(captured.status().message())};
   }
-  if (!known) {
-    const absl::StatusOr<Verdict> measured =
+  if (!gain.has_value()) {
+    const absl::StatusOr<Profit> measured =
         Measure(step, *compiled.front(), *captured->graphs.front());
     if (!measured.ok()) {
       return NoGraph{"failed", std::string(measured.status().message())};
     }
     gain = *measured;
     evidence_.WriteGraphGain(*artifact, *gain);
-    if (!gain->promote) return NoGraph{"gain", gain->reason};
+    if (!gain->worth) return NoGraph{"gain", gain->reason};
   }
   if (!slot.AddGraphs(compiled, std::move(captured->graphs), gain->speedup,
                       captured->bytes)) {
@@ -166,17 +164,16 @@ absl::StatusOr<CapturedGraph> GraphCapture::CaptureOn(
   return captured;
 }
 
-absl::StatusOr<Verdict> GraphCapture::Measure(const WarmupStep& step,
-                                              Executable& compiled,
-                                              Executable& graph) const {
-  Verdict gain;
-  RETURN_IF_ERROR(check_.Measure(compiled, graph, step.sizes,
-                                 /*candidate_bytes=*/0, ProfitOptions(), gain));
-  gain.promote = gain.speedup >= kLeastGain;
-  gain.reason = gain.promote
-                    ? ""
-                    : absl::StrFormat("%.2f x compiled, less than %.2f",
-                                      gain.speedup, kLeastGain);
+absl::StatusOr<Profit> GraphCapture::Measure(const WarmupStep& step,
+                                             Executable& compiled,
+                                             Executable& graph) const {
+  ASSIGN_OR_RETURN(Profit gain,
+                   check_.Measure(compiled, graph, step.sizes,
+                                  /*candidate_bytes=*/0, ProfitOptions()));
+  gain.worth = gain.speedup >= kLeastGain;
+  gain.reason = gain.worth ? ""
+                           : absl::StrFormat("%.2f x compiled, less than %.2f",
+                                             gain.speedup, kLeastGain);
   return gain;
 }
 

@@ -54,8 +54,8 @@ class GraphCapture {
                                           absl::Span<const Tensor> inputs,
                                           int64_t max_bytes) const;
   // What a graph gains over the compiled code that it is of.
-  absl::StatusOr<Verdict> Measure(const WarmupStep& step, Executable& compiled,
-                                  Executable& graph) const;
+  absl::StatusOr<Profit> Measure(const WarmupStep& step, Executable& compiled,
+                                 Executable& graph) const;
 
   const VersionParts version_;
   const CandidateCheck& check_;

@@ -54,6 +54,7 @@ Warmup::Warmup(const VersionParts& version)
       evidence_(version.spec,
                 version.deps.cache == nullptr ? nullptr
                                               : &version.deps.cache->facts(),
+                {version.deps.machine, version.compute_threads},
                 version.deps.trust_verdicts),
       promoter_(version, opener_, check_, evidence_),
       compiles_(version, promoter_),

@@ -15,7 +15,6 @@
 #include "base/json_text.h"
 #include "base/sha256.h"
 #include "nlohmann/json.hpp"
-#include "planning/note_names.h"
 #include "planning/warmup_plan.h"
 #include "promotion/verdict.h"
 
@@ -61,28 +60,10 @@ std::optional<DimensionSizes> BucketOf(const Json& factors,
   return sizes;
 }
 
-// Run times don't depend on the weights' values, so any verdict will do. One
-// that was timed on so many threads is best; beside a neighbour there were
-// fewer.
-std::optional<Verdict> AnyVerdict(const FactStore& facts,
-                                  const ArtifactId& artifact, int threads) {
-  std::optional<Verdict> found;
-  const std::string prefix = VerdictNotePrefix(artifact);
-  for (const std::string& name : facts.NoteNames(artifact.key)) {
-    if (!absl::StartsWith(name, prefix)) continue;
-    const std::optional<std::string> note = facts.ReadNote(artifact.key, name);
-    Verdict verdict;
-    if (!note.has_value() || !ParseVerdict(*note, verdict)) continue;
-    if (verdict.threads == threads) return verdict;
-    if (!found.has_value()) found = std::move(verdict);
-  }
-  return found;
-}
-
 }  // namespace
 
 BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
-                              int threads, const Toolchain& toolchain) {
+                              const TimedOn& here, const Toolchain& toolchain) {
   BucketExperience known;
   const KeyFactors wanted = FactorsOf(spec, toolchain);
   std::vector<MeasuredRun> compiled, eager;
@@ -103,15 +84,15 @@ BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
         known.compile_seconds += seconds.get<double>();
         ++timed;
       }
-      const std::optional<Verdict> verdict =
-          AnyVerdict(cache.facts(), {key, Sha256Hex(*text)}, threads);
-      if (!verdict.has_value() || !(verdict->incumbent_seconds > 0)) continue;
+      // Run times don't depend on the weights' values.
+      const std::optional<Profit> profit =
+          ReadProfit(cache.facts(), {key, Sha256Hex(*text)}, here);
+      if (!profit.has_value() || !(profit->incumbent_seconds > 0)) continue;
       ++known.measured_buckets;
-      eager.push_back({*sizes, verdict->incumbent_seconds});
+      eager.push_back({*sizes, profit->incumbent_seconds});
       // What was refused is served eager, in the bucket's size.
-      compiled.push_back({*sizes, verdict->promote
-                                      ? verdict->candidate_seconds
-                                      : verdict->incumbent_seconds});
+      compiled.push_back({*sizes, profit->worth ? profit->candidate_seconds
+                                                : profit->incumbent_seconds});
     }
   }
   if (entries > 0) known.artifact_bytes /= entries;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernel_cache/kernel_cache.h"
+#include "planning/evidence_store.h"
 #include "planning/run_cost.h"
 #include "repository/model_spec.h"
 #include "runner/toolchain.h"
@@ -15,8 +16,8 @@ namespace stoker {
 
 // What is known of a program's buckets on such a host.
 struct BucketExperience {
-  // Fitted to the verdicts beside the artifacts of this program, whatever the
-  // bucket. Where no verdict is, a guess in elements (planning/run_cost.h).
+  // Fitted to what was timed of the artifacts of this program, whatever the
+  // bucket. Where nothing was, a guess in elements (planning/run_cost.h).
   RunCost compiled;
   RunCost eager;  // a guess when it is not measured(): twice `compiled`
   int measured_buckets = 0;
@@ -24,8 +25,8 @@ struct BucketExperience {
   int64_t artifact_bytes = 0;  // mean of a bucket; 0: never compiled
 };
 
-// `threads` as in ComputeThreads. Reads every manifest of the cache.
+// `here`: its threads as in ComputeThreads. Reads every manifest of the cache.
 BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
-                              int threads, const Toolchain& toolchain);
+                              const TimedOn& here, const Toolchain& toolchain);
 
 }  // namespace stoker

@@ -1,18 +1,36 @@
 #include "planning/evidence_store.h"
 
+#include "absl/strings/match.h"
 #include "base/absl_view.h"
 #include "base/log.h"
 #include "planning/note_names.h"
 
 namespace stoker {
 
-std::optional<Verdict> EvidenceStore::Read(const ArtifactId& artifact,
-                                           const std::string& note) const {
+std::optional<Profit> ReadProfit(const FactStore& facts,
+                                 const ArtifactId& artifact,
+                                 const TimedOn& here) {
+  std::optional<Profit> best;
+  std::pair<bool, bool> closest;
+  const std::string prefix = ProfitNotePrefix(artifact);
+  for (const std::string& name : facts.NoteNames(artifact.key)) {
+    if (!absl::StartsWith(name, prefix)) continue;
+    const std::optional<std::string> text = facts.ReadNote(artifact.key, name);
+    Profit profit;
+    if (!text.has_value() || !ParseProfit(*text, profit)) continue;
+    const std::pair<bool, bool> close(profit.measured_on == here.machine,
+                                      profit.threads == here.threads);
+    if (best.has_value() && close <= closest) continue;
+    best = std::move(profit);
+    closest = close;
+  }
+  return best;
+}
+
+std::optional<std::string> EvidenceStore::Read(const ArtifactKey& key,
+                                               const std::string& note) const {
   if (!trusted_ || facts_ == nullptr) return std::nullopt;
-  const std::optional<std::string> text = facts_->ReadNote(artifact.key, note);
-  Verdict verdict;
-  if (!text.has_value() || !ParseVerdict(*text, verdict)) return std::nullopt;
-  return verdict;
+  return facts_->ReadNote(key, note);
 }
 
 void EvidenceStore::Write(const ArtifactKey& key, const std::string& note,
@@ -25,15 +43,24 @@ void EvidenceStore::Write(const ArtifactKey& key, const std::string& note,
   }
 }
 
-std::optional<Verdict> EvidenceStore::ReadVerdict(
+std::optional<Parity> EvidenceStore::ReadParity(
     const ArtifactId& artifact) const {
-  return Read(artifact, VerdictNoteName(artifact, spec_));
+  const std::optional<std::string> text =
+      Read(artifact.key, ParityNoteName(artifact, spec_));
+  Parity parity;
+  if (!text.has_value() || !ParseParity(*text, parity)) return std::nullopt;
+  return parity;
 }
 
-void EvidenceStore::WriteVerdict(const ArtifactId& artifact,
-                                 const Verdict& verdict) const {
-  Write(artifact.key, VerdictNoteName(artifact, spec_), VerdictToJson(verdict),
-        "verdict");
+void EvidenceStore::WriteParity(const ArtifactId& artifact,
+                                const Parity& parity) const {
+  Write(artifact.key, ParityNoteName(artifact, spec_), ParityToJson(parity),
+        "parity");
+}
+
+std::optional<std::string> EvidenceStore::ReadReproducer(
+    const ArtifactId& artifact) const {
+  return Read(artifact.key, ReproducerNoteName(artifact, spec_));
 }
 
 void EvidenceStore::WriteReproducer(const ArtifactId& artifact,
@@ -41,26 +68,52 @@ void EvidenceStore::WriteReproducer(const ArtifactId& artifact,
   Write(artifact.key, ReproducerNoteName(artifact, spec_), bytes, "reproducer");
 }
 
+std::optional<Profit> EvidenceStore::ReadProfit(
+    const ArtifactId& artifact) const {
+  if (!trusted_ || facts_ == nullptr) return std::nullopt;
+  return stoker::ReadProfit(*facts_, artifact, here_);
+}
+
+void EvidenceStore::WriteProfit(const ArtifactId& artifact,
+                                const Profit& profit) const {
+  Write(artifact.key,
+        ProfitNoteName(artifact, profit.measured_on, profit.threads),
+        ProfitToJson(profit), "profit");
+}
+
+std::optional<Verdict> EvidenceStore::ReadVerdict(
+    const ArtifactId& artifact) const {
+  std::optional<Parity> parity = ReadParity(artifact);
+  if (!parity.has_value()) return std::nullopt;
+  if (!parity->equal) return Verdict{.parity = *std::move(parity)};
+  std::optional<Profit> profit = ReadProfit(artifact);
+  if (!profit.has_value()) return std::nullopt;
+  return Verdict{*std::move(parity), *std::move(profit)};
+}
+
+std::optional<Profit> EvidenceStore::ReadGraphGain(
+    const ArtifactId& artifact) const {
+  const std::optional<std::string> text =
+      Read(artifact.key, GraphNoteName(artifact, here_.machine));
+  Profit gain;
+  if (!text.has_value() || !ParseProfit(*text, gain)) return std::nullopt;
+  return gain;
+}
+
+void EvidenceStore::WriteGraphGain(const ArtifactId& artifact,
+                                   const Profit& gain) const {
+  Write(artifact.key, GraphNoteName(artifact, gain.measured_on),
+        ProfitToJson(gain), "gain of a graph");
+}
+
 std::optional<std::string> EvidenceStore::ReadRefusal(
     const ArtifactKey& key) const {
-  if (!trusted_ || facts_ == nullptr) return std::nullopt;
-  return facts_->ReadNote(key, kRefusalNoteName);
+  return Read(key, std::string(kRefusalNoteName));
 }
 
 void EvidenceStore::WriteRefusal(const ArtifactKey& key,
                                  const std::string& why) const {
   Write(key, std::string(kRefusalNoteName), why, "refusal");
-}
-
-std::optional<Verdict> EvidenceStore::ReadGraphGain(
-    const ArtifactId& artifact) const {
-  return Read(artifact, GraphNoteName(artifact, spec_));
-}
-
-void EvidenceStore::WriteGraphGain(const ArtifactId& artifact,
-                                   const Verdict& gain) const {
-  Write(artifact.key, GraphNoteName(artifact, spec_), VerdictToJson(gain),
-        "gain of a graph");
 }
 
 }  // namespace stoker

@@ -32,7 +32,7 @@ std::string Circumstances(const ModelSpec& spec) {
   return Sha256Hex(text).substr(0, 16);
 }
 
-// "verdict-0123456789abcdef-0123456789abcdef.json"
+// "parity-0123456789abcdef-0123456789abcdef.json"
 std::string NameOf(std::string_view prefix, const ArtifactId& artifact,
                    std::string_view circumstances,
                    std::string_view suffix = ".json") {
@@ -42,12 +42,8 @@ std::string NameOf(std::string_view prefix, const ArtifactId& artifact,
 
 }  // namespace
 
-std::string VerdictNotePrefix(const ArtifactId& artifact) {
-  return NameOf(kVerdictNotePrefix, artifact, "", "");
-}
-
-std::string VerdictNoteName(const ArtifactId& artifact, const ModelSpec& spec) {
-  return NameOf(kVerdictNotePrefix, artifact, Circumstances(spec));
+std::string ParityNoteName(const ArtifactId& artifact, const ModelSpec& spec) {
+  return NameOf(kParityNotePrefix, artifact, Circumstances(spec));
 }
 
 std::string ReproducerNoteName(const ArtifactId& artifact,
@@ -56,8 +52,19 @@ std::string ReproducerNoteName(const ArtifactId& artifact,
                 ".safetensors");
 }
 
-std::string GraphNoteName(const ArtifactId& artifact, const ModelSpec& spec) {
-  return NameOf(kGraphNotePrefix, artifact, Circumstances(spec));
+std::string ProfitNoteName(const ArtifactId& artifact, std::string_view machine,
+                           int threads) {
+  return NameOf(kProfitNotePrefix, artifact,
+                absl::StrCat(Absl(machine), "-", threads));
+}
+
+std::string ProfitNotePrefix(const ArtifactId& artifact) {
+  return NameOf(kProfitNotePrefix, artifact, "", "");
+}
+
+std::string GraphNoteName(const ArtifactId& artifact,
+                          std::string_view machine) {
+  return NameOf(kGraphNotePrefix, artifact, machine);
 }
 
 std::string FirstRunNoteName(const ArtifactId& artifact,

@@ -15,7 +15,8 @@
 
 namespace stoker {
 
-inline constexpr std::string_view kVerdictNotePrefix = "verdict-";
+inline constexpr std::string_view kParityNotePrefix = "parity-";
+inline constexpr std::string_view kProfitNotePrefix = "profit-";
 inline constexpr std::string_view kReproducerNotePrefix = "reproducer-";
 inline constexpr std::string_view kGraphNotePrefix = "graph-";
 inline constexpr std::string_view kFirstRunNotePrefix = "ran-";
@@ -24,15 +25,18 @@ inline constexpr std::string_view kFirstRunNotePrefix = "ran-";
 // its answer depends on is in the key.
 inline constexpr std::string_view kRefusalNoteName = "refusal.txt";
 
-// The notes that hold the verdict on an artifact, and the inputs and outputs
-// that it was refused for. What a verdict depends on besides is in the name
-// too: weights, ranges, padding, tolerances.
-std::string VerdictNotePrefix(const ArtifactId& artifact);
-std::string VerdictNoteName(const ArtifactId& artifact, const ModelSpec& spec);
+// Whether an artifact answers like eager, and the inputs and outputs that it
+// was refused for. What that depends on besides is in the name too: weights,
+// ranges, padding, tolerances.
+std::string ParityNoteName(const ArtifactId& artifact, const ModelSpec& spec);
 std::string ReproducerNoteName(const ArtifactId& artifact,
                                const ModelSpec& spec);
-// Likewise: what a CUDA graph of it gains.
-std::string GraphNoteName(const ArtifactId& artifact, const ModelSpec& spec);
+// What it gains over eager, timed on so many threads of a machine, and what a
+// CUDA graph of it gains over it: whatever the weights.
+std::string ProfitNoteName(const ArtifactId& artifact, std::string_view machine,
+                           int threads);
+std::string ProfitNotePrefix(const ArtifactId& artifact);  // of all of these
+std::string GraphNoteName(const ArtifactId& artifact, std::string_view machine);
 // That the artifact has survived a run on that machine.
 std::string FirstRunNoteName(const ArtifactId& artifact,
                              std::string_view machine);

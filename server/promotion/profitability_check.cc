@@ -130,53 +130,52 @@ absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
   return absl::OkStatus();
 }
 
-void JudgeProfit(const ProfitMeasurement& measurement, const ProfitSizes& sizes,
-                 const ProfitOptions& options, Verdict& verdict) {
-  verdict.promote = false;
-  verdict.refusal = "profit";
-  verdict.pairs = static_cast<int>(measurement.pairs());
-  verdict.threads = measurement.threads;
-  if (verdict.pairs == 0) {
-    verdict.reason = "not measured";
-    return;
+Profit JudgeProfit(const ProfitMeasurement& measurement,
+                   const ProfitSizes& sizes, const ProfitOptions& options) {
+  Profit profit;
+  profit.pairs = static_cast<int>(measurement.pairs());
+  profit.threads = measurement.threads;
+  if (profit.pairs == 0) {
+    profit.reason = "not measured";
+    return profit;
   }
   const SpeedupInterval speedup = EstimateSpeedup(measurement);
-  verdict.speedup = speedup.median;
-  verdict.speedup_low = speedup.low;
-  verdict.speedup_high = speedup.high;
-  verdict.incumbent_seconds = Median(measurement.incumbent);
-  verdict.candidate_seconds = Median(measurement.candidate);
-  verdict.fastest_seconds = *std::min_element(measurement.candidate.begin(),
-                                              measurement.candidate.end());
+  profit.speedup = speedup.median;
+  profit.speedup_low = speedup.low;
+  profit.speedup_high = speedup.high;
+  profit.incumbent_seconds = Median(measurement.incumbent);
+  profit.candidate_seconds = Median(measurement.candidate);
+  profit.fastest_seconds = *std::min_element(measurement.candidate.begin(),
+                                             measurement.candidate.end());
   const Outcome outcome = Decide(speedup, options.tie);
-  verdict.clear = outcome != Outcome::kUndecided;
+  profit.clear = outcome != Outcome::kUndecided;
   std::string why;
   switch (outcome) {
     case Outcome::kFaster:
-      verdict.promote = true;
+      profit.worth = true;
       break;
     case Outcome::kSlower:
       why = ", slower than eager";
       break;
     case Outcome::kTie:
-      verdict.promote = sizes.candidate_bytes < sizes.incumbent_bytes;
-      why = verdict.promote ? ", as fast as eager and smaller"
-                            : ", as fast as eager and not smaller";
+      profit.worth = sizes.candidate_bytes < sizes.incumbent_bytes;
+      why = profit.worth ? ", as fast as eager and smaller"
+                         : ", as fast as eager and not smaller";
       break;
     case Outcome::kUndecided:
-      verdict.promote = speedup.median >= 1 - options.tie;
+      profit.worth = speedup.median >= 1 - options.tie;
       why = ", to be measured again";
       break;
   }
-  if (verdict.promote) verdict.refusal.clear();
   const std::string interval =
       measurement.pairs() < kFewestForInterval
           ? ""
           : absl::StrFormat(", %.2f to %.2f", speedup.low, speedup.high);
-  verdict.reason = absl::StrFormat(
+  profit.reason = absl::StrFormat(
       "%.2f times as fast (%.3f ms against %.3f ms%s, %d pairs)%s",
-      verdict.speedup, verdict.candidate_seconds * 1e3,
-      verdict.incumbent_seconds * 1e3, interval, verdict.pairs, why);
+      profit.speedup, profit.candidate_seconds * 1e3,
+      profit.incumbent_seconds * 1e3, interval, profit.pairs, why);
+  return profit;
 }
 
 }  // namespace stoker

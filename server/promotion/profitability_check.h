@@ -70,11 +70,10 @@ absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
                           absl::Duration stretch,
                           ProfitMeasurement& measurement);
 
-// Fills the verdict's profit, promote, refusal and reason. Promotes what is
-// faster beyond the interval, or as fast and smaller. Where the interval does
-// not decide, the median does, within `tie` for the candidate, and the verdict
-// is not clear.
-void JudgeProfit(const ProfitMeasurement& measurement, const ProfitSizes& sizes,
-                 const ProfitOptions& options, Verdict& verdict);
+// Worth it is what is faster beyond the interval, or as fast and smaller. Where
+// the interval does not decide, the median does, within `tie` for the
+// candidate, and the outcome is not clear. The machine is the caller's to say.
+Profit JudgeProfit(const ProfitMeasurement& measurement,
+                   const ProfitSizes& sizes, const ProfitOptions& options);
 
 }  // namespace stoker

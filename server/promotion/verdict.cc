@@ -102,49 +102,67 @@ bool ParseCase(const json& object, ParityCase& one) {
 
 }  // namespace
 
-std::string VerdictToJson(const Verdict& verdict) {
+// Reasons may quote a program's names: bytes that are not UTF-8 are replaced.
+std::string ParityToJson(const Parity& parity) {
   json cases = json::array();
-  for (const ParityCase& one : verdict.cases) cases.push_back(ToJson(one));
-  json document = {
-      {"promote", verdict.promote},
-      {"refusal", verdict.refusal},
-      {"reason", verdict.reason},
-      {"rtol", ToJson(verdict.rtol)},
-      {"atol", ToJson(verdict.atol)},
-      {"max_abs_error", ToJson(verdict.max_abs_error)},
-      {"cases", std::move(cases)},
-      {"speedup", ToJson(verdict.speedup)},
-      {"speedup_low", ToJson(verdict.speedup_low)},
-      {"speedup_high", ToJson(verdict.speedup_high)},
-      {"pairs", verdict.pairs},
-      {"candidate_seconds", ToJson(verdict.candidate_seconds)},
-      {"incumbent_seconds", ToJson(verdict.incumbent_seconds)},
-      {"fastest_seconds", ToJson(verdict.fastest_seconds)},
-      {"clear", verdict.clear},
-      {"measured_on", verdict.measured_on},
-      {"threads", verdict.threads},
-  };
-  if (verdict.over_dynamic.has_value()) {
-    document["over_dynamic"] = {
-        {"artifact", verdict.over_dynamic->artifact},
-        {"speedup", ToJson(verdict.over_dynamic->speedup)},
-        {"faster", verdict.over_dynamic->faster}};
-  }
-  // The reason may quote a program's names: bytes that are not UTF-8 are
-  // replaced.
-  return JsonText(document, {.indent = 2});
+  for (const ParityCase& one : parity.cases) cases.push_back(ToJson(one));
+  return JsonText(json{{"equal", parity.equal},
+                       {"reason", parity.reason},
+                       {"rtol", ToJson(parity.rtol)},
+                       {"atol", ToJson(parity.atol)},
+                       {"max_abs_error", ToJson(parity.max_abs_error)},
+                       {"cases", std::move(cases)}},
+                  {.indent = 2});
 }
 
-bool ParseVerdict(const std::string& text, Verdict& verdict) {
+bool ParseParity(const std::string& text, Parity& parity) {
   const json document = ReadJson(text);
   Reader reader(document);
-  Verdict read;
-  reader.Read("promote", read.promote);
-  reader.Read("refusal", read.refusal);
+  Parity read;
+  reader.Read("equal", read.equal);
   reader.Read("reason", read.reason);
   reader.Read("rtol", read.rtol);
   reader.Read("atol", read.atol);
   reader.Read("max_abs_error", read.max_abs_error);
+  const json* cases = reader.Find("cases");
+  if (!reader.ok() || !cases->is_array()) return false;
+  for (const json& one : *cases) {
+    if (!ParseCase(one, read.cases.emplace_back())) return false;
+  }
+  parity = std::move(read);
+  return true;
+}
+
+std::string ProfitToJson(const Profit& profit) {
+  json document = {
+      {"worth", profit.worth},
+      {"reason", profit.reason},
+      {"speedup", ToJson(profit.speedup)},
+      {"speedup_low", ToJson(profit.speedup_low)},
+      {"speedup_high", ToJson(profit.speedup_high)},
+      {"pairs", profit.pairs},
+      {"candidate_seconds", ToJson(profit.candidate_seconds)},
+      {"incumbent_seconds", ToJson(profit.incumbent_seconds)},
+      {"fastest_seconds", ToJson(profit.fastest_seconds)},
+      {"clear", profit.clear},
+      {"measured_on", profit.measured_on},
+      {"threads", profit.threads},
+  };
+  if (profit.over_dynamic.has_value()) {
+    document["over_dynamic"] = {
+        {"artifact", profit.over_dynamic->artifact},
+        {"speedup", ToJson(profit.over_dynamic->speedup)},
+        {"faster", profit.over_dynamic->faster}};
+  }
+  return JsonText(document, {.indent = 2});
+}
+
+bool ParseProfit(const std::string& text, Profit& profit) {
+  const json document = ReadJson(text);
+  Reader reader(document);
+  Profit read;
+  reader.Read("worth", read.worth);
+  reader.Read("reason", read.reason);
   reader.Read("speedup", read.speedup);
   reader.Read("speedup_low", read.speedup_low);
   reader.Read("speedup_high", read.speedup_high);
@@ -155,11 +173,7 @@ bool ParseVerdict(const std::string& text, Verdict& verdict) {
   reader.Read("clear", read.clear);
   reader.Read("measured_on", read.measured_on);
   reader.ReadCount("threads", read.threads);
-  const json* cases = reader.Find("cases");
-  if (!reader.ok() || !cases->is_array()) return false;
-  for (const json& one : *cases) {
-    if (!ParseCase(one, read.cases.emplace_back())) return false;
-  }
+  if (!reader.ok()) return false;
   if (const auto over = document.find("over_dynamic"); over != document.end()) {
     Reader of_form(*over);
     OverDynamic& found = read.over_dynamic.emplace();
@@ -168,7 +182,7 @@ bool ParseVerdict(const std::string& text, Verdict& verdict) {
     of_form.Read("faster", found.faster);
     if (!of_form.ok()) return false;
   }
-  verdict = std::move(read);
+  profit = std::move(read);
   return true;
 }
 

@@ -1,10 +1,12 @@
-// The outcome of a check, with the numbers that led to it. A report, not a
-// command.
+// The outcome of a check, with the numbers that led to it: a report, not a
+// command. Its two halves hold for different things, and are found out and kept
+// apart.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace stoker {
@@ -33,18 +35,24 @@ struct OverDynamic {
   bool faster = false;
 };
 
-struct Verdict {
-  bool promote = false;
-  std::string refusal;  // "parity" or "profit"; empty when promoted
-  std::string reason;   // one sentence, for people
+// Whether an artifact answers like eager. True of its bytes and of the weights
+// that it ran with.
+struct Parity {
+  bool equal = false;
+  std::string reason;  // why not, one sentence for people
 
-  // Parity.
   double rtol = 0;  // as configured for FP32
   double atol = 0;
   double max_abs_error = 0;  // over all floating outputs and cases
   std::vector<ParityCase> cases;
+};
 
-  // Profit; 0: not measured.
+// Whether it is worth having, by its speed. True of its bytes and of a machine,
+// whatever the weights. 0: not measured.
+struct Profit {
+  bool worth = false;
+  std::string reason;  // one sentence, for people
+
   double speedup = 0;      // incumbent / candidate run time, median of pairs
   double speedup_low = 0;  // its confidence interval
   double speedup_high = 0;
@@ -61,9 +69,25 @@ struct Verdict {
   std::optional<OverDynamic> over_dynamic;
 };
 
-// JSON text, as kept beside the artifact. ParseVerdict returns false on other
-// text.
-std::string VerdictToJson(const Verdict& verdict);
-bool ParseVerdict(const std::string& json, Verdict& verdict);
+struct Verdict {
+  Parity parity;
+  Profit profit;  // of what is equal alone
+
+  bool promote() const { return parity.equal && profit.worth; }
+  // "parity" or "profit"; empty when promoted.
+  std::string_view refusal() const {
+    if (!parity.equal) return "parity";
+    return profit.worth ? "" : "profit";
+  }
+  const std::string& reason() const {
+    return parity.equal ? profit.reason : parity.reason;
+  }
+};
+
+// JSON text, as kept beside the artifact. Parsing returns false on other text.
+std::string ParityToJson(const Parity& parity);
+bool ParseParity(const std::string& json, Parity& parity);
+std::string ProfitToJson(const Profit& profit);
+bool ParseProfit(const std::string& json, Profit& profit);
 
 }  // namespace stoker

@@ -151,11 +151,11 @@ Json BucketValues(const BucketFigures& bucket) {
       {"bucket", bucket.status.bucket},
       {"state", std::move(state)},
       {"tone", std::string(ToneOf(slot.state))},
-      {"speedup", slot.verdict.speedup > 0 && compiled
-                      ? absl::StrFormat("%.2f ×", slot.verdict.speedup)
+      {"speedup", slot.verdict.profit.speedup > 0 && compiled
+                      ? absl::StrFormat("%.2f ×", slot.verdict.profit.speedup)
                       : ""},
-      {"error", compiled && !slot.verdict.cases.empty()
-                    ? absl::StrFormat("%.1e", slot.verdict.max_abs_error)
+      {"error", compiled && !slot.verdict.parity.cases.empty()
+                    ? absl::StrFormat("%.1e", slot.verdict.parity.max_abs_error)
                     : ""},
       {"by_compiled", Grouped(bucket.compiled_requests)},
       {"by_eager", Grouped(bucket.eager_requests)},

@@ -37,25 +37,26 @@ Ordered ModelJson(const ModelStatus& model) {
 
 Ordered BucketJson(const BucketFigures& bucket) {
   const BucketSlot::Snapshot& slot = bucket.status.slot;
-  const bool compared = !slot.verdict.cases.empty();
-  return {{"model", bucket.status.model},
-          {"bucket", bucket.status.bucket},
-          {"state", std::string(BucketStateName(slot.state))},
-          {"tier", TierOf(bucket.status)},
-          {"graph", slot.graph},
-          {"reason", slot.detail},
-          {"phase", bucket.status.phase},
-          {"phase_seconds", absl::ToDoubleSeconds(bucket.status.in_phase)},
-          {"key", slot.key},
-          {"compiled_requests", bucket.compiled_requests},
-          {"eager_requests", bucket.eager_requests},
-          {"speedup", slot.verdict.speedup},
-          {"max_abs_error",
-           compared ? Ordered(slot.verdict.max_abs_error) : Ordered(nullptr)},
-          {"parity_cases", slot.verdict.cases.size()},
-          {"compile_seconds", bucket.compile_seconds},
-          {"saved_seconds", bucket.saved_seconds},
-          {"break_even_runs", bucket.break_even_runs}};
+  const bool compared = !slot.verdict.parity.cases.empty();
+  return {
+      {"model", bucket.status.model},
+      {"bucket", bucket.status.bucket},
+      {"state", std::string(BucketStateName(slot.state))},
+      {"tier", TierOf(bucket.status)},
+      {"graph", slot.graph},
+      {"reason", slot.detail},
+      {"phase", bucket.status.phase},
+      {"phase_seconds", absl::ToDoubleSeconds(bucket.status.in_phase)},
+      {"key", slot.key},
+      {"compiled_requests", bucket.compiled_requests},
+      {"eager_requests", bucket.eager_requests},
+      {"speedup", slot.verdict.profit.speedup},
+      {"max_abs_error", compared ? Ordered(slot.verdict.parity.max_abs_error)
+                                 : Ordered(nullptr)},
+      {"parity_cases", slot.verdict.parity.cases.size()},
+      {"compile_seconds", bucket.compile_seconds},
+      {"saved_seconds", bucket.saved_seconds},
+      {"break_even_runs", bucket.break_even_runs}};
 }
 
 Ordered CacheJson(const CacheStatus& cache) {

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.integration.clients import check_mlp, infer, rows
+from tests import models
+from tests.integration.clients import check_mlp, expected, infer, rows
 from tests.integration.daemon import Daemon, ctl, eventually, write_yaml
 
 Repository = Callable[..., Path]
@@ -17,12 +20,20 @@ Start = Callable[..., Daemon]
 Unjudged = Callable[[Path], Path]
 
 
-def verdicts(cache: Path) -> list[Path]:
-    return sorted(cache.glob("v1/notes/*/verdict-*.json"))
+def parities(cache: Path) -> list[Path]:
+    return sorted(cache.glob("v1/notes/*/parity-*.json"))
+
+
+def profits(cache: Path) -> list[Path]:
+    return sorted(cache.glob("v1/notes/*/profit-*.json"))
+
+
+def change(note: Path, **fields: object) -> None:
+    note.write_text(json.dumps({**json.loads(note.read_text()), **fields}))
 
 
 def judged(root: Path, start: Start, unjudged: Unjudged) -> Path:
-    """A kernel cache with today's verdicts on the repository."""
+    """A kernel cache with today's evidence on the repository."""
     cache = unjudged(root)
     with start(root, cache=cache) as daemon:
         daemon.wait_ready()
@@ -51,12 +62,15 @@ def test_the_evidence_is_kept_and_shown(repository: Repository, start: Start, un
     assert table.splitlines()[0].split() == ["MODEL", "STATE"]
     assert [line.split()[:2] for line in table.splitlines()[4:]] == [["mlp:1", "batch=1"], ["mlp:1", "batch=8"]]
 
-    assert len(verdicts(cache)) == 2
-    verdict = json.loads(verdicts(cache)[0].read_text())
-    assert verdict["refusal"] in ("", "profit") and verdict["pairs"] >= 11
-    assert verdict["speedup_low"] <= verdict["speedup"] <= verdict["speedup_high"]
+    assert len(parities(cache)) == len(profits(cache)) == 2
+    assert all(json.loads(note.read_text())["equal"] for note in parities(cache))
+    profit = json.loads(profits(cache)[0].read_text())
+    assert profit["pairs"] >= 11
+    assert profit["speedup_low"] <= profit["speedup"] <= profit["speedup_high"]
     arguments = ("--cache", cache, "parity", "mlp", "--model-repository", root)
     listed = json.loads(ctl(*arguments, "--json"))
+    assert all(row["verdict"]["refusal"] in ("", "profit") for row in listed)
+    assert listed[0]["verdict"]["pairs"] >= 11
     cases = {row["bucket"]: [case["sizes"] for case in row["verdict"]["cases"]] for row in listed}
     assert cases == {
         "batch=1": ["batch=1", "batch=1"],
@@ -76,20 +90,25 @@ def test_a_verdict_of_another_machine_is_timed_again_behind_traffic(
 ) -> None:
     root = repository("mlp")
     cache = judged(root, start, unjudged)
-    for note in verdicts(cache):
-        changed = json.loads(note.read_text())
-        changed.update(measured_on="elsewhere", clear=True, promote=True, refusal="")
-        note.write_text(json.dumps(changed))
+    for note in profits(cache):
+        change(note, measured_on="elsewhere", clear=True, worth=True)
+        note.rename(note.with_name(re.sub(r"-\w+-(\d+)\.json$", r"-elsewhere-\1.json", note.name)))
     with start(root, "--frozen", cache=cache) as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
             eventually(lambda: daemon.log().count("timed again") == 2, f"both are:\n{daemon.log()}")
             check_mlp(client)
         assert daemon.stop() == 0
-    assert all(json.loads(note.read_text())["measured_on"] != "elsewhere" for note in verdicts(cache))
+    here = [note for note in profits(cache) if "-elsewhere-" not in note.name]
+    assert {note.parent for note in here} == {note.parent for note in parities(cache)}
+    assert all(json.loads(note.read_text())["measured_on"] != "elsewhere" for note in here)
     # A clear verdict of this machine is not questioned, unless somebody asks.
-    for note in verdicts(cache):
-        note.write_text(json.dumps({**json.loads(note.read_text()), "clear": True, "rtol": 0.5}))
+    threads = re.search(r"1 instance of (\d+) thread", daemon.log())
+    assert threads
+    for note in here:
+        change(note, clear=True, threads=int(threads[1]))
+    for note in parities(cache):
+        change(note, rtol=0.5)
     with start(root, "--frozen", cache=cache) as daemon:
         daemon.wait_ready()
         assert daemon.stop() == 0
@@ -97,7 +116,27 @@ def test_a_verdict_of_another_machine_is_timed_again_behind_traffic(
     with start(root, "--frozen", "--recheck-promotions", cache=cache) as daemon:
         daemon.wait_ready()
         assert daemon.stop() == 0
-    assert all(json.loads(note.read_text())["rtol"] == 3e-5 for note in verdicts(cache))
+    assert all(json.loads(note.read_text())["rtol"] == 3e-5 for note in parities(cache))
+
+
+def test_other_weights_owe_parity_alone(
+    repository: Repository, start: Start, unjudged: Unjudged, tmp_path: Path
+) -> None:
+    """The same code takes as long with them, and may answer something else."""
+    root = repository("mlp")
+    cache = judged(root, start, unjudged)
+    for note in profits(cache):
+        change(note, worth=True, clear=True, speedup=123.0)
+    models.write("mlp", tmp_path / "retrained", seed=1)
+    shutil.copy(tmp_path / "retrained/mlp/1/model.pt2", root / "mlp/1/model.pt2")
+    with start(root, "--frozen", cache=cache) as daemon:
+        daemon.wait_ready()
+        assert daemon.metric("stoker_bucket_state", state="compiled") == 2
+        assert daemon.log().count("123.00 x eager") == 2
+        with daemon.client() as client:
+            np.testing.assert_allclose(infer(client, rows(3)), expected(rows(3), seed=1), rtol=1e-4, atol=1e-6)
+        assert daemon.stop() == 0
+    assert len(parities(cache)) == 4
 
 
 def only_failure(daemon: Daemon) -> str:
@@ -163,7 +202,7 @@ def test_rounding_alone_is_judged_by_a_float64_run(
 ) -> None:
     root = repository("cancelling")
     cache = judged(root, start, unjudged)
-    (note,) = verdicts(cache)
+    (note,) = parities(cache)
     verdict = json.loads(note.read_text())
     arbitrated = [case for case in verdict["cases"] if "compiled_rmse" in case]
     assert arbitrated, verdict
@@ -184,9 +223,9 @@ def test_without_a_float64_run_nothing_is_decided(
         assert daemon.metric("stoker_bucket_state", state="eager") == 1
         assert "no float64 run to judge by" in daemon.log()
         assert daemon.stop() == 0
-    assert verdicts(cache) == []
+    assert parities(cache) == []
     with start(root, cache=cache) as daemon:
         daemon.wait_ready()
         assert daemon.metric("stoker_fallbacks_total", reason="unjudged") == 0
         assert daemon.stop() == 0
-    assert len(verdicts(cache)) == 1
+    assert len(parities(cache)) == 1

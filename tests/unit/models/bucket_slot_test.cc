@@ -47,13 +47,13 @@ TEST(BucketSlotTest, PromotionGivesEachThreadItsOwn) {
   BucketSlot slot("batch=1", metrics, kLabels);
   const auto executables = TwoExecutables();
   Verdict verdict;
-  verdict.speedup = 1.5;
+  verdict.profit.speedup = 1.5;
   slot.Promote(executables, verdict, Entry(0));
   EXPECT_EQ(slot.executable(0), executables[0]);
   EXPECT_EQ(slot.executable(1), executables[1]);
   EXPECT_EQ(slot.executable(2), nullptr);
   EXPECT_TRUE(slot.settled());
-  EXPECT_EQ(slot.Read().verdict.speedup, 1.5);
+  EXPECT_EQ(slot.Read().verdict.profit.speedup, 1.5);
   EXPECT_EQ(slot.Read().artifact, Entry(0).id());
   EXPECT_EQ(StateMetric(metrics, "pending"), 0);
   EXPECT_EQ(StateMetric(metrics, "compiled"), 1);
@@ -66,8 +66,8 @@ TEST(BucketSlotTest, CountsWhatItsCompilePaysBack) {
   slot.CountRun();
   EXPECT_EQ(MetricValue(metrics, metric::kSavedSeconds.name, kLabels), 0);
   Verdict verdict;
-  verdict.incumbent_seconds = 0.75;
-  verdict.candidate_seconds = 0.5;
+  verdict.profit.incumbent_seconds = 0.75;
+  verdict.profit.candidate_seconds = 0.5;
   slot.Promote(TwoExecutables(), verdict, Entry(10.1));
   slot.CountRun();
   slot.CountRun();
@@ -81,8 +81,8 @@ TEST(BucketSlotTest, WhatIsNoFasterSavesNothing) {
   MetricRegistry metrics;
   BucketSlot slot("batch=1", metrics, kLabels);
   Verdict verdict;
-  verdict.incumbent_seconds = 0.5;
-  verdict.candidate_seconds = 0.6;
+  verdict.profit.incumbent_seconds = 0.5;
+  verdict.profit.candidate_seconds = 0.6;
   slot.Promote(TwoExecutables(), verdict, Entry(10));
   slot.CountRun();
   EXPECT_EQ(MetricValue(metrics, metric::kSavedSeconds.name, kLabels), 0);

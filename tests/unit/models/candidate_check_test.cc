@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "batching/device_turns.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -60,12 +61,17 @@ class CandidateCheckTest : public ::testing::Test {
     batcher_.Stop(MonotonicTime::InfinitePast());
   }
 
-  absl::StatusOr<CandidateCheck::Evidence> Check(
+  struct Evidence {
+    Verdict verdict;
+    std::string reproducer;
+  };
+  // Parity, and then the speed of what is equal.
+  absl::StatusOr<Evidence> Check(
       const std::vector<CandidateCheck::Recorded>& recorded = {}) {
     return Check(eager_, candidate_, recorded);
   }
 
-  absl::StatusOr<CandidateCheck::Evidence> Check(
+  absl::StatusOr<Evidence> Check(
       Executable& eager, Executable& candidate,
       const std::vector<CandidateCheck::Recorded>& recorded) {
     const CandidateCheck check({.spec = &spec_,
@@ -74,8 +80,16 @@ class CandidateCheckTest : public ::testing::Test {
                                 .clock = &clock_,
                                 .reference = nullptr,
                                 .machine = "here"});
-    return check.Check(eager, candidate, kBucket, /*candidate_bytes=*/1,
-                       recorded);
+    ASSIGN_OR_RETURN(CandidateCheck::Evidence found,
+                     check.CheckParity(eager, candidate, kBucket, recorded));
+    Evidence evidence{{.parity = std::move(found.parity)},
+                      std::move(found.reproducer)};
+    if (!evidence.verdict.parity.equal) return evidence;
+    ASSIGN_OR_RETURN(
+        evidence.verdict.profit,
+        check.Measure(eager, candidate, kBucket,
+                      /*candidate_bytes=*/1, {.budget = absl::Seconds(1)}));
+    return evidence;
   }
 
   // A request with these values.
@@ -114,9 +128,9 @@ TEST_F(CandidateCheckTest, WhatIsTheSameAndFasterIsPromoted) {
   candidate_.TakeTime(clock_, absl::Milliseconds(1));
   const auto evidence = Check();
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_TRUE(evidence->verdict.promote) << evidence->verdict.reason;
-  EXPECT_NEAR(evidence->verdict.speedup, 2, 1e-6);
-  EXPECT_EQ(evidence->verdict.cases.size(), 4u);
+  EXPECT_TRUE(evidence->verdict.promote()) << evidence->verdict.reason();
+  EXPECT_NEAR(evidence->verdict.profit.speedup, 2, 1e-6);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 4u);
 }
 
 // With minutes for a run nobody waits for all cases and pairs: two cases, of
@@ -127,10 +141,10 @@ TEST_F(CandidateCheckTest, AModelThatRunsForMinutesIsJudgedByFewRuns) {
   const MonotonicTime start = clock_.Now();
   const auto evidence = Check();
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_TRUE(evidence->verdict.promote) << evidence->verdict.reason;
-  EXPECT_EQ(evidence->verdict.cases.size(), 2u);
-  EXPECT_EQ(evidence->verdict.pairs, 1);
-  EXPECT_FALSE(evidence->verdict.clear);
+  EXPECT_TRUE(evidence->verdict.promote()) << evidence->verdict.reason();
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 2u);
+  EXPECT_EQ(evidence->verdict.profit.pairs, 1);
+  EXPECT_FALSE(evidence->verdict.profit.clear);
   EXPECT_LE(clock_.Now() - start, absl::Minutes(40));
 }
 
@@ -141,25 +155,45 @@ TEST_F(CandidateCheckTest, OutOfMemoryInTheCompiledFormOnlyIsNoVerdict) {
       << evidence.status();
 }
 
+// Nothing can be compared with it, and that isn't the candidate's fault.
+TEST_F(CandidateCheckTest, EagerThatAnswersDifferentlyEachTimeIsNamed) {
+  float drift = 0;
+  FakeExecutable unsteady("eager", [&](absl::Span<const Tensor> inputs) {
+    std::vector<float> values = ValuesOf<float>(inputs[0]);
+    drift += 1;
+    for (float& value : values) value += drift;
+    RunResult result;
+    result.outputs = {
+        MakeTensor<float>(DataType::kFp32, inputs[0].shape, values)};
+    return absl::StatusOr<RunResult>(std::move(result));
+  });
+  const auto evidence = Check(unsteady, candidate_, {});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_EQ(evidence->verdict.refusal(), "parity");
+  EXPECT_THAT(evidence->verdict.reason(), HasSubstr("differently each time"));
+  EXPECT_TRUE(evidence->reproducer.empty());
+}
+
 TEST_F(CandidateCheckTest, RecordedRequestsShowWhatMadeUpInputsDoNot) {
   FakeExecutable clamping("aot", Clamped);
   auto evidence =
       Check(eager_, clamping, {Request({1, 2}), Request({1, 1000, 3})});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_EQ(evidence->verdict.refusal, "parity");
-  EXPECT_THAT(evidence->verdict.reason,
+  EXPECT_EQ(evidence->verdict.refusal(), "parity");
+  EXPECT_THAT(evidence->verdict.reason(),
               HasSubstr("recorded request 1, batch=3 padded, output 0[1]: "
                         "eager 1000, compiled 50"));
   EXPECT_FALSE(evidence->reproducer.empty());
   evidence = Check(eager_, clamping, {});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_NE(evidence->verdict.refusal, "parity") << evidence->verdict.reason;
+  EXPECT_NE(evidence->verdict.refusal(), "parity")
+      << evidence->verdict.reason();
 }
 
 TEST_F(CandidateCheckTest, RecordedRequestsOfOtherSizesArePassedOver) {
   const auto evidence = Check({Request(std::vector<float>(9, 1.0F))});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_EQ(evidence->verdict.cases.size(), 4u);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 4u);
 }
 
 // What eager refuses, compiled code has to refuse too, but that is the guards'
@@ -174,7 +208,7 @@ TEST_F(CandidateCheckTest, RecordedRequestsThatEagerRefusesArePassedOver) {
   const auto evidence =
       Check(picky, candidate_, {Request({1000}), Request({1})});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_EQ(evidence->verdict.cases.size(), 5u);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 5u);
 }
 
 }  // namespace

@@ -79,8 +79,10 @@ class DynamicFormsTest : public ::testing::Test {
     return MakeWarmupPlan(*spec_, {})[step].request.key;
   }
   void Judge(size_t step, const Verdict& verdict) {
-    EvidenceStore(*spec_, &cache_->facts(), true)
-        .WriteVerdict(*cache_->entries().Identify(Key(step)), verdict);
+    const EvidenceStore evidence(*spec_, &cache_->facts(), {"here", 0}, true);
+    const ArtifactId artifact = *cache_->entries().Identify(Key(step));
+    evidence.WriteParity(artifact, verdict.parity);
+    evidence.WriteProfit(artifact, verdict.profit);
   }
   // Loads and warms up the model.
   void Serve() {
@@ -137,7 +139,7 @@ TEST_F(DynamicFormsTest, ServesWhatFitsNoBucket) {
   EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
   EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
   // Twice as fast as eager: each of its runs saved as much as it took.
-  EXPECT_DOUBLE_EQ(Slot(kForm).verdict.speedup, 2);
+  EXPECT_DOUBLE_EQ(Slot(kForm).verdict.profit.speedup, 2);
   EXPECT_NEAR(MetricValue(metrics_, metric::kSavedSeconds.name,
                           {{"bucket", "batch=any"}}),
               0.020, 1e-9);
@@ -212,7 +214,7 @@ TEST_F(DynamicFormsTest, WhatItHasToBeComparedWithServesMeanwhile) {
   EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
   spec_->compile.dynamic = DynamicForms::kBeside;
   Serve();  // the form's evidence is kept
-  Judge(kBucket, {.promote = true});
+  Judge(kBucket, {{.equal = true}, {.worth = true, .measured_on = "here"}});
   Load();
   EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
   EXPECT_EQ(Slot(kBucket).state, BucketState::kPending);
@@ -223,9 +225,7 @@ TEST_F(DynamicFormsTest, WhatItHasToBeComparedWithServesMeanwhile) {
 
 TEST_F(DynamicFormsTest, ABucketWithoutCodeOfItsOwnRunsOnIt) {
   Compiled(/*form_ms=*/10, /*bucket_ms=*/5);
-  Verdict refused;
-  refused.refusal = "parity";
-  refused.reason = "output 0 differs";
+  const Verdict refused{.parity = {.reason = "output 0 differs"}};
   Judge(kBucket, refused);
   Serve();
   EXPECT_EQ(Slot(kBucket).state, BucketState::kDynamic);

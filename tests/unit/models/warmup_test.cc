@@ -89,8 +89,10 @@ class WarmupTest : public ::testing::Test {
   }
   // The verdict on what the cache has for a step.
   std::optional<Verdict> Known(size_t step) const {
-    return EvidenceStore(*spec_, &cache_->facts(), true)
-        .ReadVerdict(*cache_->entries().Identify(Key(step)));
+    return Evidence().ReadVerdict(*cache_->entries().Identify(Key(step)));
+  }
+  EvidenceStore Evidence() const {
+    return EvidenceStore(*spec_, &cache_->facts(), {deps_.machine, 1}, true);
   }
   // Puts another artifact in the place of a step's.
   void Replace(size_t step) {
@@ -269,9 +271,9 @@ class RetimingTest : public WarmupTest {
     job_.Join();
   }
 
-  Verdict VerdictOf(size_t step) const { return *Known(step); }
+  Profit ProfitOf(size_t step) const { return Known(step)->profit; }
   std::string MeasuredOn(size_t step) const {
-    return VerdictOf(step).measured_on;
+    return ProfitOf(step).measured_on;
   }
   // Two seconds with a request.
   void Traffic() {
@@ -310,15 +312,20 @@ TEST_F(RetimingTest, WhatWasTimedOnFewerThreadsIsTimedAgain) {
   Quiet();
   Quiet();
   job_.Join();
-  EXPECT_EQ(VerdictOf(0).threads, 1);
-  Verdict other = VerdictOf(0);
+  EXPECT_EQ(ProfitOf(0).threads, 1);
+  // Another key has nothing but this.
+  Profit other = ProfitOf(0);
   other.threads = 3;
-  EvidenceStore(*spec_, &cache_->facts(), true)
-      .WriteVerdict(*cache_->entries().Identify(Key(0)), other);
+  Replace(0);
+  const ArtifactId artifact = *cache_->entries().Identify(Key(0));
+  Evidence().WriteParity(artifact, {.equal = true});
+  Evidence().WriteProfit(artifact, other);
+  EXPECT_EQ(ProfitOf(0).threads, 3);
+  Load();
   job_ = Thread("warm-up", [this] { version_->warmup().Improve(); });
   Quiet();
   job_.Join();
-  EXPECT_EQ(VerdictOf(0).threads, 1);
+  EXPECT_EQ(ProfitOf(0).threads, 1);
 }
 
 // Models share the device.
@@ -380,6 +387,40 @@ TEST_F(WarmupTest, StoppedItEndsARunInFloat64) {
   }
 }
 
+// The same code takes as long with other weights, but answers something else.
+TEST_F(WarmupTest, OtherWeightsOweParityAlone) {
+  deps_.placement = {.places = {{"cpu", &exact_, &turns_}}};
+  deps_.verify_promotions = true;
+  spec_->weights_bytes = 1 << 20;  // what is as fast has to be smaller
+  Serve();
+  const ArtifactId artifact = *cache_->entries().Identify(Key(0));
+  Profit timed = *Evidence().ReadProfit(artifact);
+  timed.speedup = 1.75;
+  Evidence().WriteProfit(artifact, timed);
+  version_.reset();
+  spec_ = std::make_shared<ModelSpec>(*spec_);
+  spec_->weights_digest = "retrained";
+  EXPECT_FALSE(Known(0).has_value());
+  Load();
+  EXPECT_EQ(Slot(0).state, BucketState::kPending);
+  version_->warmup().Run();
+  EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
+  EXPECT_GT(Slot(0).verdict.parity.cases.size(), 1u);
+  EXPECT_EQ(Slot(0).verdict.profit.speedup, 1.75);
+  // What isn't equal with these weights isn't promoted for its speed.
+  version_.reset();
+  spec_ = std::make_shared<ModelSpec>(*spec_);
+  spec_->weights_digest = "retrained again";
+  deps_.placement = {.places = {{"cpu", &loader_, &turns_}}};
+  Serve();
+  EXPECT_EQ(Slot(0).fallback, FallbackReason::kParity);
+  // And on another machine both are known until there is time to time it.
+  spec_ = std::make_shared<ModelSpec>(*spec_);
+  spec_->weights_digest = "retrained";
+  deps_.machine = "there";
+  EXPECT_EQ(Known(0)->profit.measured_on, "here");
+}
+
 // A run in float64 that answers is a verdict, and one that says that there is
 // none; one that could not be made is not, and the next start asks again.
 TEST_F(WarmupTest, WithoutAFloat64RunNothingIsDecided) {
@@ -408,7 +449,7 @@ TEST_F(WarmupTest, WithoutAFloat64RunNothingIsDecided) {
   Serve();
   EXPECT_EQ(Slot(0).fallback, FallbackReason::kParity);
   ASSERT_TRUE(Known(0).has_value());
-  EXPECT_EQ(Known(0)->refusal, "parity");
+  EXPECT_EQ(Known(0)->refusal(), "parity");
 }
 
 // A compile that was made again gives other code.

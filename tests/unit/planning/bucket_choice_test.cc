@@ -283,6 +283,8 @@ TEST(ChooseAutoBucketsTest, AChoiceThatTheVersionCanNotHaveIsForgotten) {
   }
 }
 
+const TimedOn kHere{"here", 2};
+
 class KnownBucketsTest : public testing::Test {
  protected:
   KnownBucketsTest() {
@@ -294,20 +296,19 @@ class KnownBucketsTest : public testing::Test {
 
   // An entry of each bucket of the spec, and what was found on so many threads.
   void Fill(const ModelSpec& spec, int threads,
-            const std::function<Verdict(const ShapeBucket&)>& judge,
-            const std::string& weights = "0123456789abcdef") {
+            const std::function<Profit(const ShapeBucket&)>& time,
+            const std::string& machine = "here") {
     for (const WarmupStep& step : MakeWarmupPlan(spec, kToolchain)) {
       const ArtifactKey& key = step.request.key;
       if (!cache_->entries().layers().front().ReadManifest(key).ok()) {
         Commit(step);
       }
       const auto& bucket = spec.buckets[static_cast<size_t>(step.bucket)];
-      Verdict verdict = judge(bucket);
-      verdict.threads = threads;
-      ModelSpec judged = spec;
-      judged.weights_digest = weights;
-      EvidenceStore(judged, &cache_->facts(), true)
-          .WriteVerdict(*cache_->entries().Identify(key), verdict);
+      Profit profit = time(bucket);
+      profit.measured_on = machine;
+      profit.threads = threads;
+      EvidenceStore(spec, &cache_->facts(), {}, true)
+          .WriteProfit(*cache_->entries().Identify(key), profit);
     }
   }
 
@@ -327,24 +328,25 @@ class KnownBucketsTest : public testing::Test {
   std::unique_ptr<KernelCache> cache_;
 };
 
-TEST_F(KnownBucketsTest, FitsVerdictsOfTheSameProgramAndThreads) {
+TEST_F(KnownBucketsTest, FitsWhatWasTimedOfTheSameProgramHere) {
   const ModelSpec spec = TokenModel();
-  const auto judge = [](const ShapeBucket& bucket) {
+  const auto timed = [](const ShapeBucket& bucket) {
     const double seconds = 0.002 + 1e-4 * Volume(bucket.sizes);
-    return Verdict{.promote = true,
-                   .speedup = 2,
-                   .candidate_seconds = seconds,
-                   .incumbent_seconds = 2 * seconds};
+    return Profit{.worth = true,
+                  .speedup = 2,
+                  .candidate_seconds = seconds,
+                  .incumbent_seconds = 2 * seconds};
   };
-  Fill(spec, 2, judge);
-  // Other threads and another program are other machines' and models' matter.
+  Fill(spec, 2, timed);
+  // Other threads, machines and programs are others' matter.
   const auto slow = [](const ShapeBucket&) {
-    return Verdict{.promote = true,
-                   .speedup = 1,
-                   .candidate_seconds = 9,
-                   .incumbent_seconds = 9};
+    return Profit{.worth = true,
+                  .speedup = 1,
+                  .candidate_seconds = 9,
+                  .incumbent_seconds = 9};
   };
-  Fill(spec, 4, slow, "00000000000000ff");
+  Fill(spec, 4, slow);
+  Fill(spec, 2, slow, "another");
   ModelSpec other = spec;
   other.program_digest = std::string(64, 'c');
   Fill(other, 2, slow);
@@ -352,7 +354,7 @@ TEST_F(KnownBucketsTest, FitsVerdictsOfTheSameProgramAndThreads) {
   // Buckets that nobody serves any more tell as much.
   ModelSpec next = spec;
   next.buckets = {{{3, 7}}};
-  const BucketExperience known = KnownBuckets(*cache_, next, 2, kToolchain);
+  const BucketExperience known = KnownBuckets(*cache_, next, kHere, kToolchain);
   EXPECT_EQ(known.measured_buckets, 8);
   EXPECT_NEAR(known.compiled.fixed, 0.002, 1e-6);
   EXPECT_NEAR(known.compiled.per_element, 1e-4, 1e-8);
@@ -366,12 +368,12 @@ TEST_F(KnownBucketsTest, OtherThreadsTellMoreThanNothing) {
   ModelSpec spec = TokenModel();
   spec.buckets = Grid({1}, {16, 64});
   Fill(spec, 1, [](const ShapeBucket& bucket) {
-    return Verdict{.promote = true,
-                   .speedup = 2,
-                   .candidate_seconds = 1e-3 * Volume(bucket.sizes),
-                   .incumbent_seconds = 2e-3 * Volume(bucket.sizes)};
+    return Profit{.worth = true,
+                  .speedup = 2,
+                  .candidate_seconds = 1e-3 * Volume(bucket.sizes),
+                  .incumbent_seconds = 2e-3 * Volume(bucket.sizes)};
   });
-  const BucketExperience known = KnownBuckets(*cache_, spec, 2, kToolchain);
+  const BucketExperience known = KnownBuckets(*cache_, spec, kHere, kToolchain);
   EXPECT_EQ(known.measured_buckets, 2);
   EXPECT_NEAR(known.compiled({1, 64}), 0.064, 1e-6);
 }
@@ -380,18 +382,18 @@ TEST_F(KnownBucketsTest, WhatWasRefusedRunsEager) {
   ModelSpec spec = TokenModel();
   spec.buckets = Grid({1}, {16, 64});
   Fill(spec, 2, [](const ShapeBucket& bucket) {
-    return Verdict{.promote = false,
-                   .speedup = 0.5,
-                   .candidate_seconds = 8,
-                   .incumbent_seconds = 1e-3 * Volume(bucket.sizes)};
+    return Profit{.worth = false,
+                  .speedup = 0.5,
+                  .candidate_seconds = 8,
+                  .incumbent_seconds = 1e-3 * Volume(bucket.sizes)};
   });
-  const BucketExperience known = KnownBuckets(*cache_, spec, 2, kToolchain);
+  const BucketExperience known = KnownBuckets(*cache_, spec, kHere, kToolchain);
   EXPECT_NEAR(known.compiled({1, 64}), 0.064, 1e-6);
 }
 
 TEST_F(KnownBucketsTest, NothingIsKnown) {
   const BucketExperience known =
-      KnownBuckets(*cache_, TokenModel(), 2, kToolchain);
+      KnownBuckets(*cache_, TokenModel(), kHere, kToolchain);
   EXPECT_FALSE(known.compiled.measured());
   EXPECT_EQ(known.measured_buckets, 0);
   EXPECT_EQ(known.eager.fixed, 2 * kAssumedLaunchElements);

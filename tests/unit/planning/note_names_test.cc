@@ -16,15 +16,15 @@ using ::testing::StartsWith;
 
 const ArtifactId kArtifact{ArtifactKey(KeyFactors()), std::string(64, '1')};
 
-TEST(VerdictNoteNameTest, ChangesWithWhatAVerdictDependsOn) {
+TEST(ParityNoteNameTest, ChangesWithWhatParityDependsOn) {
   const ModelSpec spec = Encoder();
-  EXPECT_THAT(VerdictNoteName(kArtifact, spec), StartsWith("verdict-"));
+  EXPECT_THAT(ParityNoteName(kArtifact, spec), StartsWith("parity-"));
   EXPECT_THAT(ReproducerNoteName(kArtifact, spec), StartsWith("reproducer-"));
-  std::set<std::string> names = {VerdictNoteName(kArtifact, spec)};
+  std::set<std::string> names = {ParityNoteName(kArtifact, spec)};
   const auto expect_another = [&](auto change) {
     ModelSpec changed = Encoder();
     change(changed);
-    EXPECT_TRUE(names.insert(VerdictNoteName(kArtifact, changed)).second);
+    EXPECT_TRUE(names.insert(ParityNoteName(kArtifact, changed)).second);
   };
   expect_another([](ModelSpec& s) { s.weights_digest = "4567"; });
   expect_another([](ModelSpec& s) { s.parity.rtol = 1e-3; });
@@ -36,24 +36,34 @@ TEST(VerdictNoteNameTest, ChangesWithWhatAVerdictDependsOn) {
   ModelSpec renamed = spec;
   renamed.name = "other";
   renamed.instances = 4;
-  EXPECT_EQ(VerdictNoteName(kArtifact, renamed),
-            VerdictNoteName(kArtifact, spec));
+  EXPECT_EQ(ParityNoteName(kArtifact, renamed),
+            ParityNoteName(kArtifact, spec));
 }
 
 TEST(NoteNamesTest, AreOfOneArtifact) {
   const ModelSpec spec = Encoder();
   const ArtifactId other{kArtifact.key, std::string(64, '2')};
-  EXPECT_NE(VerdictNoteName(other, spec), VerdictNoteName(kArtifact, spec));
+  EXPECT_NE(ParityNoteName(other, spec), ParityNoteName(kArtifact, spec));
   EXPECT_NE(ReproducerNoteName(other, spec),
             ReproducerNoteName(kArtifact, spec));
-  EXPECT_NE(GraphNoteName(other, spec), GraphNoteName(kArtifact, spec));
+  EXPECT_NE(GraphNoteName(other, "01"), GraphNoteName(kArtifact, "01"));
+  EXPECT_NE(ProfitNoteName(other, "01", 2), ProfitNoteName(kArtifact, "01", 2));
   EXPECT_NE(FirstRunNoteName(other, "01"), FirstRunNoteName(kArtifact, "01"));
+}
+
+// Whatever the weights.
+TEST(ProfitNoteNameTest, IsOfAMachineAndThreads) {
+  const std::string name = ProfitNoteName(kArtifact, "01", 2);
+  EXPECT_THAT(name, StartsWith(ProfitNotePrefix(kArtifact)));
+  EXPECT_NE(ProfitNoteName(kArtifact, "02", 2), name);
+  EXPECT_NE(ProfitNoteName(kArtifact, "01", 3), name);
 }
 
 TEST(NotesThatStayTest, VerdictsTravelAndWhatIsOfOneMachineDoesNot) {
   const LocalNotes& local = NotesThatStay();
-  EXPECT_FALSE(local.Has(VerdictNoteName(kArtifact, Encoder())));
-  EXPECT_FALSE(local.Has(GraphNoteName(kArtifact, Encoder())));
+  EXPECT_FALSE(local.Has(ParityNoteName(kArtifact, Encoder())));
+  EXPECT_FALSE(local.Has(ProfitNoteName(kArtifact, "0123", 2)));
+  EXPECT_FALSE(local.Has(GraphNoteName(kArtifact, "0123")));
   EXPECT_TRUE(local.Has(FirstRunNoteName(kArtifact, "0123")));
   EXPECT_TRUE(local.Has(ReproducerNoteName(kArtifact, Encoder())));
   EXPECT_TRUE(local.Has("pinned"));

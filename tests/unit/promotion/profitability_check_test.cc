@@ -138,12 +138,10 @@ class JudgeProfitTest : public ::testing::TestWithParam<JudgeCase> {};
 
 TEST_P(JudgeProfitTest, Judges) {
   const JudgeCase& row = GetParam();
-  Verdict verdict;
-  JudgeProfit(row.measurement, row.sizes, {}, verdict);
-  EXPECT_EQ(verdict.promote, row.promote) << verdict.reason;
-  EXPECT_EQ(verdict.clear, row.clear) << verdict.reason;
-  EXPECT_EQ(verdict.refusal, row.promote ? "" : "profit");
-  EXPECT_EQ(verdict.reason, row.reason);
+  const Profit profit = JudgeProfit(row.measurement, row.sizes, {});
+  EXPECT_EQ(profit.worth, row.promote) << profit.reason;
+  EXPECT_EQ(profit.clear, row.clear) << profit.reason;
+  EXPECT_EQ(profit.reason, row.reason);
 }
 
 ProfitMeasurement WithOutlier(ProfitMeasurement measurement) {
@@ -223,9 +221,7 @@ bool Promotes(double true_speedup, int seed) {
     measured.incumbent.push_back(run(true_speedup * 1e-3));
     measured.candidate.push_back(run(1e-3));
   }
-  Verdict verdict;
-  JudgeProfit(measured, {}, options, verdict);
-  return verdict.promote;
+  return JudgeProfit(measured, {}, options).worth;
 }
 
 TEST(ProfitGateTest, IsRightAboutFivePerCentDespiteABusyNeighbour) {

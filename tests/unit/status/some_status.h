@@ -37,10 +37,10 @@ inline Status SomeStatus() {
   serving.recent = {20.5, absl::Microseconds(3100), absl::Milliseconds(250)};
   BucketFigures compiled =
       SomeBucket("minilm:1", "batch=1", BucketState::kCompiled);
-  compiled.status.slot.verdict.promote = true;
-  compiled.status.slot.verdict.speedup = 1.87;
-  compiled.status.slot.verdict.max_abs_error = 6.0e-6;
-  compiled.status.slot.verdict.cases.resize(4);
+  Verdict& verdict = compiled.status.slot.verdict;
+  verdict.parity = {.equal = true, .max_abs_error = 6.0e-6};
+  verdict.parity.cases.resize(4);
+  verdict.profit = {.worth = true, .speedup = 1.87};
   compiled.compiled_requests = 12000;
   compiled.compile_seconds = 13.6;
   compiled.saved_seconds = 20.4;

@@ -87,8 +87,8 @@ TEST(StatusJsonTest, AVersionThatReplacesItselfServes) {
 TEST(StatusJsonTest, WhatIsNoNumberIsNull) {
   Status status = SomeStatus();
   Verdict& verdict = status.models[0].buckets[0].status.slot.verdict;
-  verdict.max_abs_error = std::numeric_limits<double>::infinity();
-  verdict.speedup = std::nan("");
+  verdict.parity.max_abs_error = std::numeric_limits<double>::infinity();
+  verdict.profit.speedup = std::nan("");
   const Json json = Json::parse(StatusJson(status));
   EXPECT_EQ(json.at("buckets")[0].at("max_abs_error"), nullptr);
   EXPECT_EQ(json.at("buckets")[0].at("speedup"), nullptr);
