@@ -156,10 +156,14 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
                        return answer;
                      },
                      [&](absl::Span<const Tensor> given) {
-                       return one.sizes.padded
-                                  ? padded.Run(candidate, context, given,
-                                               one.sizes.sizes, bucket)
-                                  : candidate.Run(context, given);
+                       absl::StatusOr<RunResult> answer;
+                       context.WithPoisonedMemory([&] {
+                         answer = one.sizes.padded
+                                      ? padded.Run(candidate, context, given,
+                                                   one.sizes.sizes, bucket)
+                                      : candidate.Run(context, given);
+                       });
+                       return answer;
                      },
                      ToleranceOf(spec)));
         return absl::OkStatus();

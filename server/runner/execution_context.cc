@@ -1,8 +1,12 @@
 #include "runner/execution_context.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <atomic>
+#include <cstring>
+#include <memory>
 
 #include "base/free_cores.h"
 
@@ -22,6 +26,19 @@ int MKL_Set_Num_Threads_Local(int threads) __attribute__((weak));
 namespace stoker {
 namespace {
 
+// Hears of memory as a profiler of this thread would: the only way to all of it
+// that costs other threads and other runs nothing.
+class Poison : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* data, int64_t bytes, size_t /*allocated*/,
+                         size_t /*reserved*/, c10::Device device) override {
+    // Negative where memory is freed.
+    if (bytes <= 0 || !device.is_cpu()) return;
+    std::memset(data, 0xFF, static_cast<size_t>(bytes));
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+};
+
 class CpuExecutionContext : public ExecutionContext {
  public:
   CpuExecutionContext(int threads, const FreeCores* free_cores)
@@ -36,6 +53,12 @@ class CpuExecutionContext : public ExecutionContext {
     threads_ = share;
     omp_set_num_threads(share);
     if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(share);
+  }
+
+  void WithPoisonedMemory(absl::FunctionRef<void()> run) override {
+    const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE,
+                                    std::make_shared<Poison>());
+    run();
   }
 
   void Idle(absl::FunctionRef<void()> wait) override {

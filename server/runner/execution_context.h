@@ -31,6 +31,12 @@ class ExecutionContext {
   // models and the server's own threads could use. `wait` must not run a model.
   virtual void Idle(absl::FunctionRef<void()> wait) { wait(); }
 
+  // Calls `run`, for which memory that libtorch hands out on this thread is
+  // full of ones: NaN, or -1. Left alone, it holds what was freed last, which
+  // may be the right answer of an earlier run, and code that leaves a part of
+  // its result unwritten would pass for right. On a GPU memory is left alone.
+  virtual void WithPoisonedMemory(absl::FunctionRef<void()> run) { run(); }
+
   // Memory for a run's inputs: where the device copies from it, such that the
   // copy is the only one.
   virtual Buffer NewBuffer(size_t bytes) { return Buffer(bytes); }

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
@@ -30,6 +31,17 @@ namespace stoker {
 class FakeExecutionContext : public ExecutionContext {
  public:
   explicit FakeExecutionContext(int threads = 1) : ExecutionContext(threads) {}
+
+  void WithPoisonedMemory(absl::FunctionRef<void()> run) override {
+    poisoned_ = true;
+    run();
+    poisoned_ = false;
+  }
+  // Whether a run is being made with poisoned memory.
+  bool poisoned() const { return poisoned_; }
+
+ private:
+  bool poisoned_ = false;
 };
 
 // The script of a program that answers its inputs, floats all of them.

@@ -115,9 +115,12 @@ class CandidateCheckTest : public ::testing::Test {
       {&turns_},
       clock_,
       metrics_};
-  const DeviceThreads::Contexts contexts_ = [] {
+  FakeExecutionContext* context_ = nullptr;
+  const DeviceThreads::Contexts contexts_ = [this] {
+    auto context = std::make_unique<FakeExecutionContext>();
+    context_ = context.get();
     DeviceThreads::Contexts contexts;
-    contexts.push_back(std::make_unique<FakeExecutionContext>());
+    contexts.push_back(std::move(context));
     return contexts;
   }();
   const DeviceThreads device_threads_{batcher_, contexts_, {}};
@@ -172,6 +175,23 @@ TEST_F(CandidateCheckTest, EagerThatAnswersDifferentlyEachTimeIsNamed) {
   EXPECT_EQ(evidence->verdict.refusal(), "parity");
   EXPECT_THAT(evidence->verdict.reason(), HasSubstr("differently each time"));
   EXPECT_TRUE(evidence->reproducer.empty());
+}
+
+// What a candidate leaves unwritten must not happen to be right.
+TEST_F(CandidateCheckTest, OnlyTheCandidateFindsItsMemoryPoisoned) {
+  FakeExecutable eager("eager", [&](absl::Span<const Tensor> inputs) {
+    EXPECT_FALSE(context_->poisoned());
+    return Same(inputs);
+  });
+  int poisoned = 0;
+  FakeExecutable candidate("aot", [&](absl::Span<const Tensor> inputs) {
+    if (context_->poisoned()) ++poisoned;
+    return Same(inputs);
+  });
+  const auto evidence = Check(eager, candidate, {Request({1, 2})});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 5u);
+  EXPECT_EQ(poisoned, 5);  // and no run that is timed
 }
 
 TEST_F(CandidateCheckTest, RecordedRequestsShowWhatMadeUpInputsDoNot) {

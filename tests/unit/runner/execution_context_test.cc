@@ -57,6 +57,32 @@ TEST(ExecutionContextTest, ALaterContextElsewhereChangesNothing) {
   EXPECT_EQ(used, 3);
 }
 
+// Fresh memory, that of intermediate results included, is NaN or -1; what was
+// there before, and what other threads are given, stays as it is.
+TEST(ExecutionContextTest, PoisonsTheMemoryOfOneThreadsRun) {
+  constexpr int64_t kElements = 1000;
+  const auto context = ExecutionContext::CreateCpu(1);
+  const at::Tensor before = at::ones({kElements});
+  at::Tensor floats, integers, halves, zeros, elsewhere;
+  context->WithPoisonedMemory([&] {
+    // The memory of an answer that has just been let go.
+    at::full({kElements}, 7.0F).reset();
+    floats = at::empty({kElements});
+    integers = at::empty({kElements}, at::kLong);
+    halves = at::empty({kElements}, at::kBFloat16);
+    zeros = at::zeros({kElements});
+    Thread("elsewhere", [&] { elsewhere = at::empty({1 << 20}); }).Join();
+  });
+  EXPECT_TRUE(floats.isnan().all().item<bool>());
+  EXPECT_TRUE(integers.eq(-1).all().item<bool>());
+  EXPECT_TRUE(halves.isnan().all().item<bool>());
+  EXPECT_TRUE(zeros.eq(0).all().item<bool>());
+  EXPECT_TRUE(before.eq(1).all().item<bool>());
+  EXPECT_FALSE(elsewhere.isnan().any().item<bool>());
+  // Of a size that the system maps anew, and that is therefore zero.
+  EXPECT_FALSE(at::empty({1 << 24}).isnan().any().item<bool>());
+}
+
 // ATen's loops, OpenMP's and MKL's products: whatever a run calls.
 TEST(ExecutionContextTest, ARunTakesThreadsThatHaveACore) {
   FakeClock clock;
