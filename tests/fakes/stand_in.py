@@ -10,8 +10,14 @@ FAKES = Path(__file__).resolve().parent
 
 
 def stand_in(path: Path, worker: str, *behaviour: str) -> Path:
-    """Writes the script, which runs the worker of that name among the fakes whatever module it is asked for."""
+    """Writes the script. What it is asked for besides compiler.worker, it leaves to the real Python."""
     command = shlex.join([sys.executable, str(FAKES / worker), *behaviour])
-    path.write_text(f'#!/bin/sh\nshift 2  # "-m compiler.worker"\nexec {command} "$@"\n')
+    path.write_text(f"""#!/bin/sh
+if [ "$2" = compiler.worker ]; then  # -m compiler.worker
+  shift 2
+  exec {command} "$@"
+fi
+exec {shlex.quote(sys.executable)} "$@"
+""")
     path.chmod(0o755)
     return path
