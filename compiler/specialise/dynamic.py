@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NO_LIMIT = 2**63 - 1
 # As much as a dimension without an upper bound is taken for, when a size is needed.
 UNLIMITED = 1024
+# So many sizes are tried one by one.
+MANY_SIZES = 4096
 PRIMES = [n for n in range(11, 1024) if all(n % divisor for divisor in range(2, n))]
 
 
@@ -75,16 +77,15 @@ def ranges(fakes: Iterable[torch.Tensor]) -> list[list[list[int]] | None]:
     Raises Refused where the code holds for one size only, or for sizes that are no range.
     """
     fakes = list(fakes)
-    held = [
-        [_range(size) for size in fake.shape] if any(not isinstance(n, int) for n in fake.shape) else None
-        for fake in fakes
-    ]
     symbolic = [size.node for fake in fakes for size in fake.shape if not isinstance(size, int)]
     for node in symbolic:
         _check_free(node)
     for environment in {id(node.shape_env): node.shape_env for node in symbolic}.values():
         _check_guards(environment)
-    return held
+    return [
+        [_range(size) for size in fake.shape] if any(not isinstance(n, int) for n in fake.shape) else None
+        for fake in fakes
+    ]
 
 
 def _check_free(node: torch.fx.experimental.sym_node.SymNode) -> None:
@@ -110,8 +111,32 @@ def _check_guards(environment: torch.fx.experimental.symbolic_shapes.ShapeEnv) -
     for condition, where in conditions:
         known = environment.replace(condition)
         found = _bounds(known, environment.var_to_range)
-        if not (found.is_singleton() and bool(found.lower)):
+        if found.is_singleton() and bool(found.lower):
+            continue
+        if not _hold_from_some_size_on(known, environment):
             raise Refused(f"the compiled code holds only where {known} {where}")
+
+
+def _hold_from_some_size_on(
+    condition: sympy.Expr, environment: torch.fx.experimental.symbolic_shapes.ShapeEnv
+) -> bool:
+    """Whether a condition on one symbol holds from some size on, and for the size that was traced; its range
+    begins there then. So do conditions that mean "more than 1" in words that bounds don't tell."""
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    if len(condition.free_symbols) != 1:
+        return False
+    (symbol,) = condition.free_symbols
+    limits = environment.var_to_range[symbol]
+    low, high = _number(limits.lower), _number(limits.upper)
+    if high - low > MANY_SIZES:
+        return False
+    fails = (n for n in range(high, low - 1, -1) if not bool(condition.subs(symbol, n)))
+    least = next(fails, low - 1) + 1
+    if least > environment.backed_var_to_val[symbol]:
+        return False
+    environment.var_to_range[symbol] = ValueRanges(least, high)
+    return True
 
 
 def _bounds(

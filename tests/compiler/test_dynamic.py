@@ -98,6 +98,12 @@ def test_a_decision_that_is_a_range_becomes_one() -> None:
     assert dynamic.ranges([fake, torch.empty(3)]) == [[[3, 64]], None]
 
 
+def test_a_decision_that_holds_from_some_size_on_becomes_a_range() -> None:
+    (fake,) = symbolic()
+    assert 3 % fake.shape[0] == 3  # what isn't a bound, and means more than 3
+    assert dynamic.ranges([fake]) == [[[4, 64]]]
+
+
 def test_a_decision_that_is_no_range_refuses() -> None:
     (fake,) = symbolic()
     assert fake.shape[0] % 2 == 1
