@@ -9,11 +9,14 @@ then a model repository. Weights are seeded, so that two runs write the same num
 from __future__ import annotations
 
 import argparse
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -396,8 +399,8 @@ buckets: {batch: [2], tokens: [16]}
 """
 
 
-def _transformers(name: str, **settings: Any) -> Model:
-    """A small model of that name, which computes positions under no_grad and without autocast."""
+def _transformers(name: str) -> tuple[nn.Module, tuple[Tensor, Tensor], Any]:
+    """A small model of that name, its arguments and their axes."""
     import transformers
 
     config = getattr(transformers, f"{name}Config")(
@@ -406,18 +409,56 @@ def _transformers(name: str, **settings: Any) -> Model:
     )  # fmt: skip
     axes = {0: Dim("batch", min=1, max=8), 1: Dim("tokens", min=2, max=64)}
     args = (torch.randint(1, 64, (2, 6)), torch.ones(2, 6, dtype=torch.long))
-    module = _Hidden(getattr(transformers, f"{name}Model")(config), **settings)
-    return Model(module, args, (axes, axes), HIDDEN_YAML)
+    return getattr(transformers, f"{name}Model")(config), args, (axes, axes)
 
 
 def llama() -> Model:
-    """ids, mask INT64 [batch, tokens] → hidden FP32 [batch, tokens, 32]: a prefill of transformers' Llama."""
-    return _transformers("Llama", use_cache=False)
+    """ids, mask INT64 [batch, tokens] → hidden FP32 [batch, tokens, 32]: a prefill of transformers' Llama.
+
+    It computes positions under no_grad and without autocast, as does ModernBERT."""
+    module, args, axes = _transformers("Llama")
+    return Model(_Hidden(module, use_cache=False), args, axes, HIDDEN_YAML)
 
 
 def modernbert() -> Model:
     """ids, mask INT64 [batch, tokens] → hidden FP32 [batch, tokens, 32]: transformers' ModernBERT."""
-    return _transformers("ModernBert")
+    module, args, axes = _transformers("ModernBert")
+    return Model(_Hidden(module), args, axes, HIDDEN_YAML)
+
+
+def bert() -> Model:
+    """input_ids, attention_mask INT64 [batch, tokens] → what transformers' BERT answers, in a class of theirs."""
+    yaml = HIDDEN_YAML.replace("ids", "input_ids").replace("mask", "attention_mask")
+    return Model(*_transformers("Bert"), yaml)
+
+
+class _Pair(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+@dataclass
+class _Scores:
+    best: Tensor
+    all: list[Tensor]
+    none: Tensor | None = None
+
+
+torch.export.register_dataclass(_Scores, serialized_type_name="tests.Scores")
+pytree._register_namedtuple(_Pair, serialized_type_name="tests.Pair")
+
+
+class _Containers(nn.Module):
+    def forward(self, pair: _Pair, more: OrderedDict[str, Tensor]) -> _Scores:
+        both = defaultdict(list, {"sum": pair.left + pair.right, "product": pair.left * more["by"]})
+        return _Scores(pair.left - 1, [_Pair(more["by"] + 1, pair.right * 2), both])
+
+
+def containers() -> Model:
+    """pair_left, pair_right, more_by FP32 [batch, 3] → best, all_…, each in a container of another class."""
+    batch = Dim("batch", min=1, max=8)
+    args = (_Pair(torch.ones(2, 3), torch.ones(2, 3)), OrderedDict(by=torch.ones(2, 3)))
+    return Model(_Containers(), args, (_Pair({0: batch}, {0: batch}), OrderedDict(by={0: batch})))
 
 
 MODELS: dict[str, Callable[[], Model]] = {
@@ -425,7 +466,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     for f in (
         mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide,
         averaged, centred, random, cancelling, layers, wrapped,
-        llama, modernbert,
+        llama, modernbert, bert, containers,
     )
 }
 

@@ -2,7 +2,8 @@
 
 A program's graph is JSON, but torch turns parts of it into code: size expressions go through
 sympy's `eval`, names become identifiers of generated Python, guards are compiled, operators are
-looked up by attribute path, and tree specifications may import modules. `check_graph` therefore
+looked up by attribute path, and tree specifications may import modules (which is why none names a
+class: compiler.program.containers). `check_graph` therefore
 accepts only what `torch.export.save` writes for ordinary programs: every string must have the
 shape that its field calls for, and what serves no purpose after the export (stack traces, guards'
 source) is dropped.
@@ -15,6 +16,7 @@ import json
 import re
 from typing import Any
 
+from compiler.program.containers import PLAIN, use_plain_containers
 from compiler.program.wrappers import WRAPPERS
 
 MAX_DEPTH = 100
@@ -55,8 +57,6 @@ LITERAL = re.compile(r'[^"\\\x00-\x1f\x7f]*')
 QUALIFIED_NAME = re.compile(r"[\w.:/+@ -]{0,1024}")
 OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?")
 
-TREE_TYPES = {None, "builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict"}
-
 
 class ArchiveError(ValueError):
     """The archive is not a program that may be loaded; the message is one line with the reason."""
@@ -72,6 +72,7 @@ def check_graph(program: dict[str, Any], notes: list[Any] | None = None) -> dict
         raise ArchiveError("the graph is not an exported program: expected an object with graph_module")
     program = dict(program, guards_code=[])
     module = dict(program["graph_module"], metadata={}, treespec_namedtuple_fields={})
+    use_plain_containers(module)
     module["graph"] = _without_metadata(module.get("graph"), notes, 0)
     program["graph_module"] = module
     try:
@@ -171,7 +172,7 @@ def _check_tree_node(node: Any, where: str, depth: int) -> None:
     if not isinstance(node, dict) or set(node) != {"type", "context", "children_spec"}:
         raise ArchiveError(f"{where}: a node of a tree specification expected, got {str(node)[:60]!r}")
     kind, context, children = node["type"], node["context"], node["children_spec"]
-    if not isinstance(kind, (str, type(None))) or kind not in TREE_TYPES:
+    if not isinstance(kind, (str, type(None))) or kind not in PLAIN:
         raise ArchiveError(
             f"{where}: values are passed in a {str(kind)[:80]!r}, expected tuples, lists and dictionaries"
         )
@@ -188,7 +189,7 @@ def _check_tree_context(kind: str | None, context: Any, children: int, where: st
         keys = json.loads(context)
     except (ValueError, TypeError, RecursionError):
         raise ArchiveError(f"{where}: not a context: {str(context)[:60]!r}") from None
-    if kind in ("builtins.dict", "collections.OrderedDict"):
+    if kind == "builtins.dict":
         if not isinstance(keys, list) or len(keys) != children:
             raise ArchiveError(f"{where}: a dictionary of {children} values needs as many keys")
         for key in keys:

@@ -59,65 +59,35 @@ std::optional<std::vector<std::string>> KeysOf(const json& array,
   return keys;
 }
 
-class NameCollector {
- public:
-  explicit NameCollector(const JsonCursor& graph_module)
-      : graph_module_(graph_module) {}
+// The names of a node's children; nullopt when they are only numbered.
+std::optional<std::vector<std::string>> Keys(const TreeNode& node) {
+  if (node.type != "builtins.dict") return std::nullopt;
+  const absl::StatusOr<json> context = ParseJson(node.context, "context");
+  if (!context.ok()) return std::nullopt;
+  return KeysOf(*context, node.children.size());
+}
 
-  // Appends the names of the leaves below `cursor`. `root` names a lone leaf
-  // and numbered children at the top.
-  absl::Status Collect(const JsonCursor& cursor, const std::string& prefix,
-                       const std::string& root,
-                       std::vector<std::string>& names) const {
-    ASSIGN_OR_RETURN(const TreeNode node, ReadNode(cursor));
-    if (node.is_leaf) {
-      names.push_back(prefix.empty() ? root : prefix);
-      return absl::OkStatus();
-    }
-    const std::optional<std::vector<std::string>> keys = Keys(node);
-    const std::string& start = prefix.empty() && !keys ? root : prefix;
-    for (size_t i = 0; i < node.children.size(); ++i) {
-      const std::string key = keys ? (*keys)[i] : absl::StrCat(i);
-      const std::string name =
-          start.empty() ? key : absl::StrCat(start, "_", key);
-      RETURN_IF_ERROR(Collect(node.children[i], name, root, names));
-    }
+// Appends the names of the leaves below `cursor`. `root` names a lone leaf and
+// numbered children at the top.
+absl::Status CollectLeafNames(const JsonCursor& cursor,
+                              const std::string& prefix,
+                              const std::string& root,
+                              std::vector<std::string>& names) {
+  ASSIGN_OR_RETURN(const TreeNode node, ReadNode(cursor));
+  if (node.is_leaf) {
+    names.push_back(prefix.empty() ? root : prefix);
     return absl::OkStatus();
   }
-
-  // The names of a node's children; nullopt when they are only numbered.
-  std::optional<std::vector<std::string>> Keys(const TreeNode& node) const {
-    const size_t count = node.children.size();
-    if (node.type == "collections.namedtuple") {
-      return FieldNames(node.context, count);
-    }
-    const absl::StatusOr<json> context = ParseJson(node.context, "context");
-    if (!context.ok()) return std::nullopt;
-    if (auto keys = KeysOf(*context, count)) return keys;  // dict, ModelOutput
-    if (context->is_object() && context->contains("dict_context")) {
-      return KeysOf((*context)["dict_context"], count);  // defaultdict
-    }
-    if (context->is_array() && !context->empty()) {
-      return KeysOf((*context)[0], count);  // dataclass: [fields, None fields]
-    }
-    return std::nullopt;
+  const std::optional<std::vector<std::string>> keys = Keys(node);
+  const std::string& start = prefix.empty() && !keys ? root : prefix;
+  for (size_t i = 0; i < node.children.size(); ++i) {
+    const std::string key = keys ? (*keys)[i] : absl::StrCat(i);
+    const std::string name =
+        start.empty() ? key : absl::StrCat(start, "_", key);
+    RETURN_IF_ERROR(CollectLeafNames(node.children[i], name, root, names));
   }
-
- private:
-  std::optional<std::vector<std::string>> FieldNames(const std::string& type,
-                                                     size_t count) const {
-    const json& module = graph_module_.value();
-    const auto table = module.find("treespec_namedtuple_fields");
-    if (table == module.end() || !table->is_object()) return std::nullopt;
-    const auto entry = table->find(type);
-    if (entry == table->end() || !entry->is_object()) return std::nullopt;
-    const auto fields = entry->find("field_names");
-    if (fields == entry->end()) return std::nullopt;
-    return KeysOf(*fields, count);
-  }
-
-  const JsonCursor& graph_module_;
-};
+  return absl::OkStatus();
+}
 
 // The tree inside a spec's text: [1, {...}], 1 being the protocol. `parsed`
 // keeps it.
@@ -150,8 +120,7 @@ absl::StatusOr<std::vector<std::string>> ForwardArguments(
 
 // The tree is (positional arguments, {keyword: argument}).
 absl::StatusOr<std::vector<std::string>> InputNames(
-    const NameCollector& collector, const JsonCursor& signature,
-    const std::vector<std::string>& placeholders) {
+    const JsonCursor& signature, const std::vector<std::string>& placeholders) {
   ASSIGN_OR_RETURN(const std::vector<std::string> arguments,
                    ForwardArguments(signature));
   json parsed;
@@ -166,13 +135,13 @@ absl::StatusOr<std::vector<std::string>> InputNames(
   for (size_t i = 0; i < positional.children.size(); ++i) {
     const size_t first = names.size();
     const bool known = i < arguments.size();
-    RETURN_IF_ERROR(collector.Collect(
+    RETURN_IF_ERROR(CollectLeafNames(
         positional.children[i], known ? arguments[i] : "", "input", names));
     for (size_t n = first; !known && n < names.size(); ++n) {
       if (n < placeholders.size()) names[n] = placeholders[n];
     }
   }
-  RETURN_IF_ERROR(collector.Collect(root.children[1], "", "input", names));
+  RETURN_IF_ERROR(CollectLeafNames(root.children[1], "", "input", names));
   return names;
 }
 
@@ -211,14 +180,12 @@ absl::StatusOr<LeafNames> ReadLeafNames(
   if (entries.empty()) return calls.Error("an entry for the whole module");
   ASSIGN_OR_RETURN(const JsonCursor signature, entries[0].Member("signature"));
 
-  const NameCollector collector(graph_module);
   LeafNames names;
-  ASSIGN_OR_RETURN(names.inputs,
-                   InputNames(collector, signature, placeholders));
+  ASSIGN_OR_RETURN(names.inputs, InputNames(signature, placeholders));
   json parsed;
   ASSIGN_OR_RETURN(const JsonCursor tree,
                    ParseTree(signature, "out_spec", parsed));
-  RETURN_IF_ERROR(collector.Collect(tree, "", "output", names.outputs));
+  RETURN_IF_ERROR(CollectLeafNames(tree, "", "output", names.outputs));
   RETURN_IF_ERROR(CheckNames(signature, names.inputs));
   RETURN_IF_ERROR(CheckNames(signature, names.outputs));
   return names;

@@ -23,7 +23,10 @@ struct LeafNames {
 //   forward(ids, pair: list, *, Mask)   ids, pair_0, pair_1, Mask
 //   return x                            output
 //   return x, (y, z)                    output_0, output_1_0, output_1_1
-//   return {"a": x, "b": [y]}           a, b_0      (dataclasses likewise)
+//   return {"a": x, "b": [y]}           a, b_0
+//
+// Of containers tuples, lists and dictionaries are known
+// (program/plain_containers.h).
 absl::StatusOr<LeafNames> ReadLeafNames(
     const JsonCursor& graph_module,
     const std::vector<std::string>& placeholders);

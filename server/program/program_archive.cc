@@ -14,6 +14,7 @@
 #include "program/json_member.h"
 #include "program/limits.h"
 #include "program/payload.h"
+#include "program/plain_containers.h"
 #include "program/program_check.h"
 
 namespace stoker {
@@ -132,7 +133,10 @@ absl::Status ProgramArchive::Read() {
   ASSIGN_OR_RETURN(json program, ReadJsonMember(*zip_, ProgramMember(folder_),
                                                 kMaxGraphBytes));
   RETURN_IF_ERROR(CheckGraph(JsonCursor(program, program_place())));
-  ASSIGN_OR_RETURN(is_inlined_, InlineWrappers(program, program_place()));
+  ASSIGN_OR_RETURN(const bool inlined,
+                   InlineWrappers(program, program_place()));
+  const bool containers = UsePlainContainers(program);
+  is_rewritten_ = inlined || containers;
   program_ = std::make_shared<const json>(std::move(program));
   const JsonCursor cursor(*program_, program_place());
   ASSIGN_OR_RETURN(const JsonCursor module, cursor.Member("graph_module"));

@@ -37,11 +37,11 @@ class ProgramArchive {
   const std::string& path() const { return zip_->path(); }
   // The archive's only top folder, with a slash.
   const std::string& folder() const { return folder_; }
-  // models/model.json, with the graphs of wrappers inlined
-  // (program/inlined_wrappers.h).
+  // models/model.json, with the graphs of wrappers inlined and values in plain
+  // containers (program/inlined_wrappers.h, program/plain_containers.h).
   const nlohmann::json& program() const { return *program_; }
-  // Whether there were any: nativert can't run the file as it is then.
-  bool is_inlined() const { return is_inlined_; }
+  // Whether that is not what the file says: nativert can't run it as it is.
+  bool is_rewritten() const { return is_rewritten_; }
   // What errors about the program begin with: the path and models/model.json.
   std::string program_place() const;
   // Parameters, buffers and lifted constants.
@@ -61,7 +61,7 @@ class ProgramArchive {
   const std::shared_ptr<const ZipArchive> zip_;
   std::string folder_;
   std::shared_ptr<const nlohmann::json> program_;
-  bool is_inlined_ = false;
+  bool is_rewritten_ = false;
   StoredTensors tensors_;
   int64_t weights_bytes_ = 0;
   bool exported_on_gpu_ = false;

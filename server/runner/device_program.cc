@@ -64,7 +64,7 @@ absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
         if (!NamesDevices(name)) return member;
         json document;
         if (name == kGraph) {
-          // With wrappers inlined, which nativert doesn't know.
+          // As nativert can run it.
           document = archive.program();
         } else {
           const std::string full_name = absl::StrCat(archive.folder(), name);

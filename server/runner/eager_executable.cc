@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
   RETURN_IF_ERROR(CheckKeepsNoState(effects, archive->program_place()));
   const bool writes = effects.writes_in_place;
   try {
-    if (archive->is_inlined()) return OpenMapped(*archive, writes);
+    if (archive->is_rewritten()) return OpenMapped(*archive, writes);
     return std::shared_ptr<Executable>(
         new EagerExecutable(pt2_path, writes, {}));
   } catch (...) {

@@ -21,7 +21,7 @@ struct WeightlessProgram {
   std::vector<std::string> inputs;
 };
 
-// `archive`'s program, with wrappers inlined. INVALID_ARGUMENT for a program
+// `archive`'s program, as its reader rewrote it. INVALID_ARGUMENT for a program
 // that torch.export.save doesn't write; RESOURCE_EXHAUSTED when there is no
 // memory for the graph.
 absl::StatusOr<WeightlessProgram> WriteWeightlessProgram(

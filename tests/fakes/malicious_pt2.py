@@ -158,13 +158,14 @@ def quoted_string(members: Members, marker: Path) -> None:
 
 
 def tree_module(members: Members, marker: Path) -> None:
-    """The tree of inputs names a module to import."""
-    leaf: dict[str, Any] = {"type": None, "context": None, "children_spec": []}
-    context = {"default_factory_module": "antigravity", "default_factory_name": "fly", "dict_context": "[]"}
-    tree = {"type": "collections.defaultdict", "context": json.dumps(context), "children_spec": [leaf]}
+    """The tree of outputs names a module to import."""
 
     def change(program: dict[str, Any]) -> None:
         signature = program["graph_module"]["module_call_graph"][0]["signature"]
+        _, tree = json.loads(signature["out_spec"])
+        factory = {"default_factory_module": "antigravity", "default_factory_name": "fly"}
+        context = dict(factory, dict_context=json.loads(tree["context"]))
+        tree.update(type="collections.defaultdict", context=context)
         signature["out_spec"] = json.dumps([1, tree])
 
     _edit(members, GRAPH, change)

@@ -15,9 +15,9 @@ from tests.integration.daemon import Daemon
 from tests.integration.wire import assert_same, eager, indices, raw_request, read, stub, typed_request
 
 Inputs = dict[str, Tensor]
-# The last three hold operators that call graphs of their own.
+# The last four hold operators that call graphs of their own, or answer in a class of transformers'.
 COMPILED = ["mlp", "identity", "allkinds", "tokens", "hostile", "static", "nobatch", "renamed"]
-COMPILED += ["wrapped", "llama", "modernbert"]
+COMPILED += ["wrapped", "llama", "modernbert", "bert"]
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,11 @@ def words(batch: int, length: int) -> Inputs:
     }
 
 
+def words_of_bert(batch: int, length: int) -> Inputs:
+    given = words(batch, length)
+    return {"input_ids": given["ids"], "attention_mask": given["mask"]}
+
+
 def columns(length: int) -> Inputs:
     return {"x": torch.randn(4, length)}
 
@@ -130,6 +135,9 @@ CASES = [
     ("modernbert", words, (2, 16), "batch=2,tokens=16"),
     ("modernbert", words, (1, 9), "batch=2,tokens=16"),
     ("modernbert", words, (1, 20), "none"),
+    ("bert", words_of_bert, (2, 16), "batch=2,tokens=16"),
+    ("bert", words_of_bert, (1, 9), "batch=2,tokens=16"),
+    ("bert", words_of_bert, (1, 20), "none"),
 ]  # fmt: skip
 CASE_IDS = [f"{model}-{'x'.join(map(str, sizes))}" for model, _, sizes, _ in CASES]
 

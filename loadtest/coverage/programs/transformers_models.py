@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from loadtest.coverage.program import B, Input, Program, floats, image, integers, ones
 
@@ -127,31 +127,6 @@ TOWERS: tuple[tuple[str, str, dict[str, Any], dict[str, Input]], ...] = (
 )
 
 
-# Exported as they are, with transformers' own classes for answers; the others answer with a dict, as what
-# compiler.export writes does.
-UNWRAPPED = ("ViTModel", "GPT2LMHeadModel")
-
-
-class PlainAnswer(nn.Module):
-    """Answers with a dict of tensors."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        pixel_values: Tensor | None = None,
-        input_values: Tensor | None = None,
-        input_features: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        given = {name: value for name, value in locals().items() if isinstance(value, Tensor)}
-        return {name: value for name, value in self.model(**given).items() if isinstance(value, Tensor)}
-
-
 def build(config: str, model: str, arguments: dict[str, Any]) -> nn.Module:
     import transformers
 
@@ -160,7 +135,7 @@ def build(config: str, model: str, arguments: dict[str, Any]) -> nn.Module:
     for part in made.modules():  # what a model answers besides: no key-value caches
         if hasattr(getattr(part, "config", None), "use_cache"):
             part.config.use_cache = False
-    return made if model in UNWRAPPED else PlainAnswer(made)
+    return made
 
 
 def programs() -> Iterator[Program]:

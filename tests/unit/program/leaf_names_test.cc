@@ -36,9 +36,7 @@ json Module(const json& positional, const json& keywords, const json& output,
              {"signature",
               {{"in_spec", Spec(Tuple({positional, keywords}))},
                {"out_spec", Spec(output)},
-               {"forward_arg_names", arguments}}}}}},
-          {"treespec_namedtuple_fields",
-           {{"pkg.Pair", {{"field_names", {"Left", "Right"}}}}}}};
+               {"forward_arg_names", arguments}}}}}}};
 }
 
 absl::StatusOr<LeafNames> Read(const json& module,
@@ -66,19 +64,6 @@ TEST(LeafNamesTest, Outputs) {
       {Dict({""}, {kLeaf}), {"output"}},
       // A dict's keys that can't be names are numbered.
       {Dict({nullptr, 1.5}, {kLeaf, kLeaf}), {"output_0", "output_1"}},
-      {Node("collections.OrderedDict", "[\"z\"]", {kLeaf}), {"z"}},
-      {Node("collections.defaultdict",
-            R"({"default_factory_name": "x", "dict_context": ["d"]})", {kLeaf}),
-       {"d"}},
-      {Node("collections.namedtuple", "pkg.Pair", {kLeaf, kLeaf}),
-       {"Left", "Right"}},
-      {Node("collections.namedtuple", "pkg.Other", {kLeaf}), {"output_0"}},
-      // A dataclass: its fields, then those that are None.
-      {Node("pkg.Data", R"([["p", "q"], ["r"]])", {kLeaf, kLeaf}), {"p", "q"}},
-      {Node("transformers.ModelOutput", R"(["last", "pooled"])",
-            {kLeaf, kLeaf}),
-       {"last", "pooled"}},
-      {Node("pkg.Opaque", "not json", {kLeaf}), {"output_0"}},
       // Joined names that coincide are told apart.
       {Dict({"a", "a_0"}, {List({kLeaf}), kLeaf}), {"a_0", "a_0_2"}},
   };

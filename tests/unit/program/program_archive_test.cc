@@ -69,9 +69,9 @@ TEST(ProgramArchiveTest, AWrappedProgramIsTheSameProgram) {
   });
   const auto archive = wrapped.Open();
   ASSERT_TRUE(archive.ok()) << archive.status();
-  EXPECT_TRUE((*archive)->is_inlined());
+  EXPECT_TRUE((*archive)->is_rewritten());
   const auto author = ProgramFixture().Open();
-  EXPECT_FALSE((*author)->is_inlined());
+  EXPECT_FALSE((*author)->is_rewritten());
   EXPECT_EQ((*archive)->program(), (*author)->program());
   EXPECT_EQ(ProgramDigest(**archive, *ReadSignature(**archive)),
             ProgramDigest(**author, *ReadSignature(**author)));

@@ -120,12 +120,12 @@ TEST(DeviceProgramTest, RunsAsItDid) {
 TEST(DeviceProgramTest, HasNoWrappers) {
   const auto original = ProgramArchive::Open(Made("wrapped.pt2"));
   ASSERT_TRUE(original.ok()) << original.status();
-  EXPECT_TRUE((*original)->is_inlined());
+  EXPECT_TRUE((*original)->is_rewritten());
   const auto file = WriteDeviceProgram(**original, Device{});
   ASSERT_TRUE(file.ok()) << file.status();
   const auto written = ProgramArchive::Open(PathOf(*file));
   ASSERT_TRUE(written.ok()) << written.status();
-  EXPECT_FALSE((*written)->is_inlined());
+  EXPECT_FALSE((*written)->is_rewritten());
   EXPECT_EQ((*written)->program(), (*original)->program());
 }
 

@@ -71,6 +71,23 @@ TEST_F(EagerExecutableTest, EveryElementTypeGoesInAndComesOut) {
   EXPECT_THAT(ValuesOf<float>(result.outputs.back()), ElementsAre(18));
 }
 
+// Named tuples, dataclasses and other dictionaries, going in and coming out.
+TEST_F(EagerExecutableTest, ValuesMayBeInContainersOfAnyClass) {
+  const auto eager = OpenEager("containers");
+  ASSERT_NE(eager, nullptr);
+  const auto row = [](float first) {
+    return MakeTensor<float>(DataType::kFp32, {1, 3},
+                             {first, first + 1, first + 2});
+  };
+  const RunResult result = MustRun(*eager, {row(10), row(20), row(1)});
+  ASSERT_THAT(result.outputs, SizeIs(5));
+  const std::vector<float> expected[] = {
+      {9, 10, 11}, {2, 3, 4}, {40, 42, 44}, {30, 32, 34}, {10, 22, 36}};
+  for (size_t i = 0; i < result.outputs.size(); ++i) {
+    EXPECT_EQ(ValuesOf<float>(result.outputs[i]), expected[i]) << i;
+  }
+}
+
 TEST_F(EagerExecutableTest, ValuesThatItRefusesAreTheRequestsFault) {
   const auto eager = OpenEager("lookup");
   ASSERT_NE(eager, nullptr);

@@ -23,6 +23,7 @@ from torch.export import Dim
 
 from compiler.job import toolchain
 from compiler.job.protocol import encode
+from tests import models
 from tests.fakes import malicious_pt2
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -158,6 +159,7 @@ def programs() -> dict[str, torch.export.ExportedProgram]:
         "views": export(Views(), (torch.ones(2, 8),), dynamic_shapes=({0: batch},)),
         "doubling": export(Doubling().eval(), (torch.ones(2, 3),)),
         "counter": export(Counter().eval(), (torch.ones(2, 3),)),
+        "containers": models.export("containers"),
         "wrapped": export(Wrapped(), (torch.ones(2, 2),), dynamic_shapes=({0: batch},)),
     }
 
@@ -215,7 +217,7 @@ def compile_all(folder: Path) -> None:
 def stamp() -> str:
     """A digest of all that the outcome depends on."""
     compiler = [p for p in sorted((ROOT / "compiler").rglob("*")) if "__pycache__" not in p.parts]
-    sources = [*compiler, Path(__file__), Path(malicious_pt2.__file__)]
+    sources = [*compiler, Path(__file__), Path(models.__file__), Path(malicious_pt2.__file__)]
     digest = hashlib.sha256(torch.__version__.encode())
     digest.update(str(toolchain.host_target()).encode())
     for source in sources:
