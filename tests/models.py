@@ -437,6 +437,34 @@ class _Pair(NamedTuple):
     right: Tensor
 
 
+class _Detector(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        from torchvision.ops import DeformConv2d
+
+        self.moves, self.mask = nn.Conv2d(3, 36, 3, padding=1), nn.Conv2d(3, 18, 3, padding=1)
+        self.features = DeformConv2d(4, 6, 3, padding=1, groups=2)
+        self.first = nn.Conv2d(3, 4, 1)
+
+    def forward(self, image: Tensor, boxes: Tensor, scores: Tensor) -> dict[str, Tensor]:
+        from torchvision.ops import nms, roi_align
+
+        features = self.features(self.first(image), 3 * self.moves(image), torch.sigmoid(self.mask(image)))
+        of_first = torch.cat([torch.zeros_like(boxes[:, :1]), boxes], 1)
+        crops = [
+            roi_align(features, of_first, 3, spatial_scale=0.5, sampling_ratio=ratio, aligned=aligned)
+            for ratio, aligned in ((2, True), (-1, False))
+        ]
+        return {"kept": nms(boxes, scores, 0.4), "crops": torch.cat(crops, 1), "features": features}
+
+
+def detector() -> Model:
+    """image FP32 [1, 3, 16, 20], boxes [n, 4], scores [n] → torchvision's operators on them."""
+    count = Dim("boxes", min=2, max=64)
+    args = (torch.randn(1, 3, 16, 20), torch.rand(7, 4), torch.rand(7))
+    return Model(_Detector(), args, (None, {0: count}, {0: count}))
+
+
 @dataclass
 class _Scores:
     best: Tensor
@@ -466,7 +494,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     for f in (
         mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide,
         averaged, centred, random, cancelling, layers, wrapped,
-        llama, modernbert, bert, containers,
+        llama, modernbert, bert, containers, detector,
     )
 }
 

@@ -3,6 +3,7 @@
 #include "CLI/CLI.hpp"
 #include "base/cgroup_limits.h"
 #include "base/status_macros.h"
+#include "program/operator_libraries.h"
 
 namespace stoker {
 
@@ -11,6 +12,7 @@ CLI::Option* RepositoryArguments::AddOptions(CLI::App& to) {
       to.add_option("--model-repository", repository, "as for stokerd")
           ->check(CLI::ExistingDirectory);
   to.add_option("--model-name", model_name, "as for stokerd");
+  to.add_option("--operator-library", operator_libraries, "as for stokerd");
   to.add_option("--cxx", cxx, "as for stokerd");
   to.add_option("--cores", cores,
                 "of the host that will serve; those here unless given")
@@ -36,6 +38,7 @@ void RepositoryArguments::AddAll(CLI::App& to) {
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> RepositoryArguments::Open()
     const {
+  RETURN_IF_ERROR(AllowOperatorLibraries(operator_libraries).status());
   return ModelRepository::Open(repository, model_name);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ctl/plan_commands.h"
@@ -24,6 +25,7 @@ namespace stoker {
 struct RepositoryArguments {
   std::string repository;
   std::string model_name;
+  std::vector<std::string> operator_libraries;
   std::string cxx;
   std::string gpu;
   int cores = 0;      // 0: those here

@@ -19,6 +19,8 @@
 #include "main/repository_wait.h"
 #include "main/warm_only.h"
 #include "metrics/catalog.h"
+#include "program/operator_libraries.h"
+#include "runner/operator_library.h"
 #include "status/status_html.h"
 #include "status/status_json.h"
 
@@ -81,6 +83,7 @@ sigset_t Daemon::BlockSignals() {
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const Options& options,
                                                      const sigset_t& signals) {
   std::unique_ptr<Daemon> daemon(new Daemon(options, signals));
+  RETURN_IF_ERROR(daemon->OpenOperators());
   RETURN_IF_ERROR(daemon->OpenFiles());
   daemon->OpenModels();
   return daemon;
@@ -115,6 +118,17 @@ Daemon::Daemon(const Options& options, const sigset_t& signals)
 void Daemon::RecordPhase(const char* name) {
   metrics_.Gauge(metric::kStartupPhaseSeconds, {{"phase", name}})
       .Set(absl::ToDoubleSeconds(ProcessAge()));
+}
+
+absl::Status Daemon::OpenOperators() {
+  ASSIGN_OR_RETURN(const std::vector<OperatorLibrary> libraries,
+                   AllowOperatorLibraries(options_.operator_libraries));
+  for (const OperatorLibrary& library : libraries) {
+    RETURN_IF_ERROR(LoadOperatorLibrary(library));
+    log::Info("operators of torch.ops.{} are those of {}", library.name,
+              library.path);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::OpenFiles() {

@@ -59,6 +59,7 @@ class Daemon {
   explicit Daemon(const Options& options, const sigset_t& signals);
 
   // Open's steps.
+  absl::Status OpenOperators();
   absl::Status OpenFiles();
   void OpenModels();
 

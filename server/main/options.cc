@@ -135,6 +135,9 @@ void CommandLine::AddRepository() {
   app_.add_option("--model-name", options_.model_name,
                   "name of the model when the folder holds model.pt2 itself; "
                   "else the folder's");
+  app_.add_option("--operator-library", options_.operator_libraries,
+                  "NAME=FILE: a shared library with the operators of "
+                  "torch.ops.NAME that programs call; may be given again");
 }
 
 void CommandLine::AddCache() {

@@ -15,8 +15,9 @@ struct Options {
   std::string model_repository;
   std::string model_name;  // of a folder that holds model.pt2 itself; its name
                            // unless given
-  std::string cache;       // the kernel cache's folder
-  std::vector<std::string> cache_layers;  // read-only ones below it
+  std::vector<std::string> operator_libraries;  // "NAME=FILE" each
+  std::string cache;                            // the kernel cache's folder
+  std::vector<std::string> cache_layers;        // read-only ones below it
   CacheLimits cache_limits;
   bool require_cache = false;
   bool warm_only = false;

@@ -85,6 +85,9 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
     factors["cpu.simdlen"] = absl::StrCat(toolchain.cpu.simdlen);
   }
   AddLevers(spec.compile, factors);
+  for (const auto& [name, digest] : spec.operator_libraries) {
+    factors[absl::StrCat("operators.", name)] = digest;
+  }
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
     if (bucket.sizes[i] == kAnySize) continue;
     factors[absl::StrCat("size.", spec.dimensions[i].symbol)] =

@@ -2,6 +2,7 @@
 
 #include <new>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "program/json_cursor.h"
 #include "program/json_member.h"
 #include "program/limits.h"
+#include "program/operator_libraries.h"
 #include "program/payload.h"
 #include "program/plain_containers.h"
 #include "program/program_check.h"
@@ -132,7 +134,11 @@ absl::Status ProgramArchive::Read() {
   RETURN_IF_ERROR(CheckLayout(*zip_, folder_));
   ASSIGN_OR_RETURN(json program, ReadJsonMember(*zip_, ProgramMember(folder_),
                                                 kMaxGraphBytes));
-  RETURN_IF_ERROR(CheckGraph(JsonCursor(program, program_place())));
+  ASSIGN_OR_RETURN(const std::set<std::string> libraries,
+                   CheckGraph(JsonCursor(program, program_place())));
+  for (const std::string& name : libraries) {
+    operator_libraries_[name] = FindOperatorLibrary(name)->digest;
+  }
   ASSIGN_OR_RETURN(const bool inlined,
                    InlineWrappers(program, program_place()));
   const bool containers = UsePlainContainers(program);

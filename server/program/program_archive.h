@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -42,6 +43,11 @@ class ProgramArchive {
   const nlohmann::json& program() const { return *program_; }
   // Whether that is not what the file says: nativert can't run it as it is.
   bool is_rewritten() const { return is_rewritten_; }
+  // Name and digest of each operator library (program/operator_libraries.h)
+  // that it needs.
+  const std::map<std::string, std::string>& operator_libraries() const {
+    return operator_libraries_;
+  }
   // What errors about the program begin with: the path and models/model.json.
   std::string program_place() const;
   // Parameters, buffers and lifted constants.
@@ -62,6 +68,7 @@ class ProgramArchive {
   std::string folder_;
   std::shared_ptr<const nlohmann::json> program_;
   bool is_rewritten_ = false;
+  std::map<std::string, std::string> operator_libraries_;
   StoredTensors tensors_;
   int64_t weights_bytes_ = 0;
   bool exported_on_gpu_ = false;

@@ -3,15 +3,19 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/json_field.h"
 #include "base/status_macros.h"
+#include "program/operator_libraries.h"
 #include "program/own_tensor.h"
+#include "program/source_line.h"
 
 namespace stoker {
 namespace {
@@ -20,11 +24,9 @@ using nlohmann::json;
 
 constexpr int64_t kSchemaMajor = 8;
 
-// The libraries whose operators compute on tensors. Custom operators would need
-// a library that this process doesn't load.
-constexpr absl::string_view kLibraries[] = {
-    "aten",        "prims",       "quantized", "quantized_decomposed",
-    "torchvision", "higher_order"};
+// What the server has of torchvision's (runner/vision_operators.h).
+constexpr absl::string_view kVisionOperators[] = {
+    "nms", "roi_align", "deform_conv2d", "_cuda_version"};
 // Operators of theirs that read or write the files that a program names.
 constexpr absl::string_view kFileOperators[] = {"from_file", "save", "load"};
 // Arithmetic on sizes, which nativert does itself.
@@ -36,14 +38,38 @@ bool Contains(const List& list, absl::string_view text) {
   return std::find(std::begin(list), std::end(list), text) != std::end(list);
 }
 
-bool IsAllowed(absl::string_view target) {
-  for (const absl::string_view prefix : kSizeOperators) {
-    if (absl::StartsWith(target, prefix)) return true;
+bool IsOnSizes(absl::string_view target) {
+  return absl::c_any_of(kSizeOperators, [target](absl::string_view prefix) {
+    return absl::StartsWith(target, prefix);
+  });
+}
+
+// {"torch", "ops", "aten", "add", "Tensor"}; empty of what is no operator of a
+// library.
+std::vector<std::string> PartsOf(absl::string_view target) {
+  std::vector<std::string> parts = absl::StrSplit(target, '.');
+  if (parts.size() < 4 || parts.size() > 5 || parts[0] != "torch" ||
+      parts[1] != "ops") {
+    parts.clear();
   }
-  const std::vector<std::string> parts = absl::StrSplit(target, '.');
-  return parts.size() >= 4 && parts.size() <= 5 && parts[0] == "torch" &&
-         parts[1] == "ops" && Contains(kLibraries, parts[2]) &&
-         !Contains(kFileOperators, parts[3]);
+  return parts;
+}
+
+bool IsAllowed(const std::vector<std::string>& parts) {
+  if (parts.empty()) return false;
+  const std::string& library = parts[2];
+  const std::string& name = parts[3];
+  if (library == "torchvision") return Contains(kVisionOperators, name);
+  return IsOwnLibrary(library) ? !Contains(kFileOperators, name)
+                               : FindOperatorLibrary(library) != nullptr;
+}
+
+// What may be done where an operator's library isn't here.
+std::string Remedy(const std::vector<std::string>& parts) {
+  if (parts.empty() || IsOwnLibrary(parts[2])) return "";
+  return absl::StrCat("; stokerd --operator-library ", parts[2],
+                      "=FILE brings operators that are written in C++, what is "
+                      "registered from Python can't run here");
 }
 
 absl::Status CheckSchema(const JsonCursor& program) {
@@ -57,25 +83,29 @@ absl::Status CheckSchema(const JsonCursor& program) {
 // Every node of the graph and of graphs inside its arguments. A node is an
 // object whose target is text: a tensor may well be called "target". The walk
 // keeps a list of its own, because a hostile text may be nested more deeply
-// than a stack.
-absl::Status CheckOperators(const JsonCursor& graph) {
+// than a stack. Returns the names of libraries that aren't the server's own.
+absl::StatusOr<std::set<std::string>> CheckOperators(const JsonCursor& graph) {
+  std::set<std::string> libraries;
   std::vector<const json*> open = {&graph.value()};
   while (!open.empty()) {
     const json& value = *open.back();
     open.pop_back();
-    const json& target = Field(value, "target");
-    if (target.is_string() &&
-        !IsAllowed(target.get_ref<const std::string&>())) {
-      return graph.Error(
-          "operators that compute on tensors",
-          absl::StrCat("'", target.get_ref<const std::string&>(), "'"));
+    const std::string target = TextField(value, "target");
+    if (Field(value, "target").is_string() && !IsOnSizes(target)) {
+      const std::vector<std::string> parts = PartsOf(target);
+      if (!IsAllowed(parts)) {
+        return graph.Error(
+            "operators that compute on tensors",
+            absl::StrCat("'", target, "'", AtSourceLine(value), Remedy(parts)));
+      }
+      if (!IsOwnLibrary(parts[2])) libraries.insert(parts[2]);
     }
     if (!value.is_structured()) continue;
     for (const auto& [key, child] : value.items()) {
       if (key != "metadata" && child.is_structured()) open.push_back(&child);
     }
   }
-  return absl::OkStatus();
+  return libraries;
 }
 
 // [{"as_int": 3}, ...] against {3, ...}.
@@ -111,7 +141,7 @@ absl::Status CheckTensor(const JsonCursor& program, const std::string& name,
 
 }  // namespace
 
-absl::Status CheckGraph(const JsonCursor& program) {
+absl::StatusOr<std::set<std::string>> CheckGraph(const JsonCursor& program) {
   RETURN_IF_ERROR(CheckSchema(program));
   ASSIGN_OR_RETURN(const JsonCursor module, program.Member("graph_module"));
   ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));

@@ -4,7 +4,11 @@
 // has built in. Private to this room.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "program/json_cursor.h"
 #include "program/stored_tensor.h"
 
@@ -13,8 +17,9 @@ namespace stoker {
 // Both: INVALID_ARGUMENT, with path and place.
 
 // The program is of the schema that is known, calls operators that compute on
-// tensors and no others, and holds no custom object.
-absl::Status CheckGraph(const JsonCursor& program);
+// tensors and no others, and holds no custom object. Returns the names of the
+// operator libraries (program/operator_libraries.h) that it needs.
+absl::StatusOr<std::set<std::string>> CheckGraph(const JsonCursor& program);
 
 // The archive holds every parameter, buffer and constant that the program
 // takes, of the type, size and strides that the graph gives it. `program` has

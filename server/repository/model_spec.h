@@ -117,6 +117,8 @@ struct ModelSpec {
                                // metadata and weights
   std::string weights_digest;  // identity of the weights' content
   int64_t weights_bytes = 0;
+  // Name and digest of the operator libraries that the program needs.
+  std::map<std::string, std::string> operator_libraries;
 
   std::vector<InputSpec> inputs;  // in the program's flat order
   std::vector<OutputSpec> outputs;

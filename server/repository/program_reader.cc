@@ -56,6 +56,7 @@ absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path) {
   spec.program_digest = ProgramDigest(*archive, program);
   spec.weights_digest = WeightsDigest(*archive);
   spec.weights_bytes = archive->weights_bytes();
+  spec.operator_libraries = archive->operator_libraries();
   spec.batch_dimension = BatchDimension(program);
   for (ProgramTensor& input : program.inputs) {
     InputSpec& added = spec.inputs.emplace_back();

@@ -13,6 +13,7 @@
 #include "runner/integer_division.h"
 #include "runner/static_kernels.h"
 #include "runner/torch_errors.h"
+#include "runner/vision_operators.h"
 #include "runner/weight_store.h"
 
 namespace stoker {
@@ -56,6 +57,7 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader(const FreeCores* free_cores) {
   KeepErrorsCheap();
   MakeTruncatedDivisionSafe();
   MakeEmbeddingBagsSafe();
+  RegisterVisionOperators();
   UseDispatchedKernelsOnly();
   // nativert warns of every operator that it has no kernel of its own for, at
   // each open. Who asks torch for more by its own variable gets it.

@@ -128,6 +128,10 @@ TEST(WarmupPlanTest, EachFactorChangesTheKey) {
            [](Inputs& i) { i.spec.compile.options["epilogue_fusion"] = "1"; }},
           {"its value",
            [](Inputs& i) { i.spec.compile.options["epilogue_fusion"] = "0"; }},
+          {"an operator library",
+           [](Inputs& i) { i.spec.operator_libraries["mine"] = "aa"; }},
+          {"its code",
+           [](Inputs& i) { i.spec.operator_libraries["mine"] = "bb"; }},
       };
   std::set<std::string> keys = {Plan(TokenModel())[0].request.key.hex()};
   for (const auto& [name, change] : changes) {

@@ -11,6 +11,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 json Sizes(const std::vector<int64_t>& sizes) {
   json list = json::array();
@@ -61,7 +62,7 @@ class ProgramCheckTest : public ::testing::Test {
 
   absl::Status Check() const {
     const JsonCursor cursor(program_, "model.pt2: model.json");
-    const absl::Status status = CheckGraph(cursor);
+    const absl::Status status = CheckGraph(cursor).status();
     return status.ok() ? CheckWeights(cursor, tensors_) : status;
   }
   std::string Refusal() const {
@@ -112,6 +113,26 @@ TEST_F(ProgramCheckTest, RefusesOperatorsThatAreNoArithmetic) {
   nodes[0]["inputs"].push_back(
       {{"arg", {{"as_graph", {{"graph", {{"nodes", {Node("os.remove")}}}}}}}}});
   EXPECT_THAT(Refusal(), HasSubstr("got 'os.remove'"));
+}
+
+TEST_F(ProgramCheckTest, WhatALibraryWouldHelpSaysSo) {
+  json& nodes = program_["/graph_module/graph/nodes"_json_pointer];
+  nodes[0] = Node("torch.ops.mine.op.default");
+  nodes[0]["metadata"]["stack_trace"] = "File \"net.py\", line 7, in forward\n";
+  EXPECT_THAT(Refusal(),
+              HasSubstr("got 'torch.ops.mine.op.default' at net.py:7; stokerd "
+                        "--operator-library mine=FILE brings operators that "
+                        "are written in C++"));
+  nodes[0] = Node("torch.ops.aten.from_file.default");
+  EXPECT_THAT(Refusal(), Not(HasSubstr("--operator-library")));
+}
+
+TEST_F(ProgramCheckTest, OfTorchvisionTheServerHasSomeOperators) {
+  json& nodes = program_["/graph_module/graph/nodes"_json_pointer];
+  nodes[0] = Node("torch.ops.torchvision.nms.default");
+  EXPECT_TRUE(Check().ok()) << Check();
+  nodes[0] = Node("torch.ops.torchvision.roi_pool.default");
+  EXPECT_THAT(Refusal(), HasSubstr("got 'torch.ops.torchvision.roi_pool"));
 }
 
 TEST_F(ProgramCheckTest, AnInputMayBeCalledTarget) {

@@ -1,0 +1,57 @@
+"""Proves that torchvision's operators, which detectors call, answer what torchvision's own answer, and that no
+values lead them astray."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import grpc
+import pytest
+import torch
+from torch import Tensor
+
+from tests.integration.daemon import Daemon
+from tests.integration.wire import assert_same, eager, raw_request, read, refusal, stub
+
+
+@pytest.fixture(scope="module")
+def channel(serving: Callable[..., Daemon]) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(serving(["detector"], uncompiled=True).address) as channel:
+        yield channel
+
+
+def found(count: int, seed: int) -> dict[str, Tensor]:
+    """An image of 32 x 40 at half the size, with boxes in it, over its edges, and beyond."""
+    torch.manual_seed(seed)
+    corners = torch.rand(count, 2) * torch.tensor([48.0, 40.0]) - 4
+    sizes = torch.rand(count, 2) * 24
+    boxes = torch.cat([corners, corners + sizes], 1)
+    return {"image": torch.randn(1, 3, 16, 20), "boxes": boxes, "scores": torch.rand(count)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("count", [2, 7, 64])
+def test_as_torchvision_answers(channel: grpc.Channel, count: int, seed: int) -> None:
+    inputs = found(count, seed)
+    expected = eager("detector", inputs)
+    if len(expected["kept"]) < 2:
+        pytest.skip("torch.export asserts that more than one box is kept")
+    assert_same(read(stub(channel).ModelInfer(raw_request("detector", inputs))), expected)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30])
+def test_values_that_lead_nowhere_are_refused_or_answered(channel: grpc.Channel, value: float) -> None:
+    def ask(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return read(stub(channel).ModelInfer(raw_request("detector", inputs)))
+
+    for name in ("image", "scores", "boxes"):
+        inputs = found(7, 0)
+        inputs[name].view(-1)[3] = value
+        if name == "boxes" and not value < 0:  # where its first box ends
+            error = refusal(partial(ask, inputs))
+            assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+            assert "at most 65536 elements along each side" in error.details()
+        else:
+            ask(inputs)
+    assert_same(ask(found(7, 0)), eager("detector", found(7, 0)))

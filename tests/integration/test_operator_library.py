@@ -1,0 +1,103 @@
+"""Proves that a library of one's own, of the few lines that compiler/README.md shows, serves: that programs call its
+operators, and that nothing else brings operators."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+import torch
+from torch import nn
+
+from tests.integration.daemon import REPO, STOKERD, Daemon, ctl
+from tests.integration.wire import raw_request, read, refusal, stub
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library of the README, built as it says."""
+    manual = (REPO / "compiler/README.md").read_text().split("## Operators of other libraries")[1]
+    source, command = re.findall(r"```(?:cpp|bash)\n(.*?)```", manual, re.DOTALL)[:2]
+    folder = tmp_path_factory.mktemp("library")
+    folder.chmod(0o755)
+    (folder / "mine.cc").write_text(source)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # of python, in the command
+    subprocess.run(
+        ["bash", "-e"], input=command, cwd=folder, env=os.environ | {"PATH": path}, text=True, check=True, timeout=300
+    )
+    return folder / "libmine.so"
+
+
+class Squashed(nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": torch.ops.mine.squash(x, 0.5) + 1}
+
+
+@pytest.fixture(scope="module")
+def models(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.ops.load_library(str(library))
+    root = tmp_path_factory.mktemp("models")
+    path = root / "squashed/1/model.pt2"
+    path.parent.mkdir(parents=True)
+    batch = torch.export.Dim("batch", min=1, max=8)
+    torch.export.save(torch.export.export(Squashed(), (torch.ones(2, 3),), dynamic_shapes=({0: batch},)), path)
+    (root / "squashed/model.yaml").write_text("buckets: {batch: [8]}\n")
+    return root
+
+
+def test_programs_call_its_operators(
+    models: Path, library: Path, start: Callable[..., Daemon], fresh_cache: Path
+) -> None:
+    with start(models, f"--operator-library=mine={library}", cache=fresh_cache) as daemon:
+        daemon.wait_ready()
+        x = torch.randn(3, 3)
+        with grpc.insecure_channel(daemon.address) as channel:
+            answer = read(stub(channel).ModelInfer(raw_request("squashed", {"x": x})))
+            torch.testing.assert_close(answer["y"], torch.tanh(x * 0.5) + 1)
+        # It isn't compiled, and says why.
+        assert "operator 'torch.ops.mine.squash.default'" in daemon.log()
+        assert daemon.metric("stoker_bucket_state", model="squashed", state="eager") == 1
+
+
+def test_without_it_the_program_is_refused_with_what_to_do(models: Path, start: Callable[..., Daemon]) -> None:
+    with start(models, "--no-compile") as daemon, grpc.insecure_channel(daemon.address) as channel:
+        error = refusal(lambda: stub(channel).ModelInfer(raw_request("squashed", {"x": torch.ones(1, 3)})))
+        assert "--operator-library mine=FILE" in error.details() or "--operator-library mine=FILE" in daemon.log()
+        assert "test_operator_library.py" in daemon.log()  # where the operator is called
+
+
+def test_its_bytes_are_part_of_the_key(models: Path, library: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    other = tmp_path / "libmine.so"
+    other.write_bytes(library.read_bytes() + b"more")
+    (tmp_path / "cache").mkdir()
+    arguments = ("--json", "--cache", tmp_path / "cache", "cache", "explain", f"--model-repository={models}")
+    rows = [json.loads(ctl(*arguments, f"--operator-library=mine={path}", code=1)) for path in (library, other)]
+    assert rows[0][0]["key"] != rows[1][0]["key"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("mine", "expected NAME=FILE"),
+        ("torchvision=/lib/libc.so.6", "got those of torch.ops.torchvision"),
+        ("mine=/does/not/exist", "No such file"),
+        ("mine=/etc/passwd", "can't open /etc/passwd"),
+        ("yours={library}", "to register operators of torch.ops.yours, got none"),
+    ],
+)
+def test_what_brings_no_operators_ends_the_start(text: str, reason: str, library: Path, tmp_path: Path) -> None:
+    flag = f"--operator-library={text.format(library=library)}"
+    done = subprocess.run(
+        [STOKERD, f"--model-repository={tmp_path}", f"--cache={tmp_path / 'cache'}", flag],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert reason in done.stdout + done.stderr
