@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/json_field.h"
 #include "base/status_macros.h"
 #include "program/operator_libraries.h"
@@ -29,6 +30,20 @@ constexpr absl::string_view kVisionOperators[] = {
     "nms", "roi_align", "deform_conv2d", "_cuda_version"};
 // Operators of theirs that read or write the files that a program names.
 constexpr absl::string_view kFileOperators[] = {"from_file", "save", "load"};
+// Operators whose kernels read or write where a value leads them, trap on it,
+// or compute for as long as it says (tests/faults/operator_hunt.py), besides
+// those that the server has made safe (runner/checked_kernels.h).
+constexpr absl::string_view kUnsafeOperators[] = {
+    "_ctc_loss",
+    "ctc_loss",
+    "linalg_ldl_solve",
+    "lu_unpack",
+    "max_pool2d_with_indices_backward",
+    "rrelu_with_noise",
+    "segment_reduce",
+    "_segment_reduce_backward"};
+// Loops over their degree, which is a value.
+constexpr absl::string_view kPolynomials = "_polynomial_";
 // Arithmetic on sizes, which nativert does itself.
 constexpr absl::string_view kSizeOperators[] = {"_operator.", "torch.sym_",
                                                 "math."};
@@ -64,6 +79,12 @@ bool IsAllowed(const std::vector<std::string>& parts) {
                                : FindOperatorLibrary(library) != nullptr;
 }
 
+bool IsUnsafe(const std::vector<std::string>& parts) {
+  const absl::string_view name = absl::StripSuffix(parts[3], "_");
+  return parts[2] == "aten" && (Contains(kUnsafeOperators, name) ||
+                                absl::StrContains(name, kPolynomials));
+}
+
 // What may be done where an operator's library isn't here.
 std::string Remedy(const std::vector<std::string>& parts) {
   if (parts.empty() || IsOwnLibrary(parts[2])) return "";
@@ -97,6 +118,10 @@ absl::StatusOr<std::set<std::string>> CheckOperators(const JsonCursor& graph) {
         return graph.Error(
             "operators that compute on tensors",
             absl::StrCat("'", target, "'", AtSourceLine(value), Remedy(parts)));
+      }
+      if (IsUnsafe(parts)) {
+        return graph.Error("operators that no values can lead astray",
+                           absl::StrCat("'", target, "'", AtSourceLine(value)));
       }
       if (!IsOwnLibrary(parts[2])) libraries.insert(parts[2]);
     }

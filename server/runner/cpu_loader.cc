@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "runner/aot_executable.h"
+#include "runner/checked_kernels.h"
 #include "runner/eager_executable.h"
 #include "runner/embedding_bag.h"
 #include "runner/executable_loader.h"
@@ -57,6 +58,7 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader(const FreeCores* free_cores) {
   KeepErrorsCheap();
   MakeTruncatedDivisionSafe();
   MakeEmbeddingBagsSafe();
+  CheckKernelsArguments();
   RegisterVisionOperators();
   UseDispatchedKernelsOnly();
   // nativert warns of every operator that it has no kernel of its own for, at

@@ -127,6 +127,18 @@ TEST_F(ProgramCheckTest, WhatALibraryWouldHelpSaysSo) {
   EXPECT_THAT(Refusal(), Not(HasSubstr("--operator-library")));
 }
 
+TEST_F(ProgramCheckTest, RefusesOperatorsThatValuesLeadAstray) {
+  json& nodes = program_["/graph_module/graph/nodes"_json_pointer];
+  for (const char* name : {"segment_reduce.default", "ctc_loss.Tensor",
+                           "rrelu_with_noise_.default",
+                           "special_laguerre_polynomial_l.n_scalar"}) {
+    nodes[0] = Node(std::string("torch.ops.aten.") + name);
+    EXPECT_THAT(Refusal(), HasSubstr("no values can lead astray, got "
+                                     "'torch.ops.aten."))
+        << name;
+  }
+}
+
 TEST_F(ProgramCheckTest, OfTorchvisionTheServerHasSomeOperators) {
   json& nodes = program_["/graph_module/graph/nodes"_json_pointer];
   nodes[0] = Node("torch.ops.torchvision.nms.default");
