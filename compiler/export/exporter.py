@@ -261,20 +261,33 @@ def export_model(
     program = trace(source)
     description = describe(program, source, text, buckets)
     created = _make_folders(folder)
+    yaml = folder.parent / "model.yaml"
+    starter = False
     try:
         with tempfile.TemporaryDirectory(prefix=".export-", dir=folder) as temporary:
             written = Path(temporary) / "model.pt2"
             save(program, written)
             verify(source, written)
+            # A server that polls the repository must not see the program without what is said of it.
+            starter = _put_unless_there(starter_yaml(description), yaml, Path(temporary))
             os.replace(written, path)
     except BaseException:
+        if starter:
+            yaml.unlink()
         for made in created:
             made.rmdir()
         raise
-    yaml = folder.parent / "model.yaml"
-    if not yaml.exists():
-        yaml.write_text(starter_yaml(description))
     return path
+
+
+def _put_unless_there(text: str, path: Path, temporary: Path) -> bool:
+    """Writes the file, all at once; false when there is one."""
+    if path.exists():
+        return False
+    written = temporary / path.name
+    written.write_text(text)
+    os.replace(written, path)
+    return True
 
 
 def _make_folders(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -253,6 +254,29 @@ def test_an_existing_model_is_replaced_only_when_forced(
     assert main(["zoo:linear", "--force"]) == 0
     assert Path("models/linear/model.yaml").read_text() == "threads: 1\n"
     assert sorted(p.name for p in Path("models/linear/1").iterdir()) == ["model.pt2"]
+
+
+def test_the_program_appears_last_and_only_with_its_yaml(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put: list[str] = []
+    replace = os.replace
+
+    def last(written: Path, path: Path) -> None:
+        put.append(path.name)
+        replace(written, path)
+
+    monkeypatch.setattr(os, "replace", last)
+    assert main(["zoo:linear"]) == 0
+    assert put == ["model.yaml", "model.pt2"]
+
+    def full(written: Path, path: Path) -> None:
+        if path.name == "model.pt2":
+            raise OSError("no space left")
+        replace(written, path)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="no space left"):
+        main(["zoo:linear", "--name", "other"])
+    assert not Path("models/other").exists()
 
 
 def test_weights_are_loaded(source: Path) -> None:
