@@ -210,7 +210,7 @@ absl::Status CandidateCheck::Arbitrate(absl::Span<const Tensor> inputs,
         exact.status().code(),
         absl::StrCat("no float64 run to judge by: ", exact.status().message()));
   }
-  const absl::StatusOr<RmsErrors> errors =
+  const absl::StatusOr<ReferenceErrors> errors =
       exact.ok() ? CompareWithReference(*exact, run.eager, run.compiled)
                  : exact.status();
   if (!errors.ok()) {
@@ -225,8 +225,10 @@ absl::Status CandidateCheck::Arbitrate(absl::Span<const Tensor> inputs,
   } else {
     absl::StrAppendFormat(
         &found.difference,
-        "; root mean square error against float64 %.3g, eager's is %.3g",
-        errors->compiled, errors->eager);
+        "; root mean square error against float64 %.3g, eager's is %.3g; "
+        "largest %.3g, eager's is %.3g",
+        errors->compiled, errors->eager, errors->compiled_largest,
+        errors->eager_largest);
   }
   return absl::OkStatus();
 }

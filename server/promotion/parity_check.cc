@@ -109,7 +109,13 @@ double Magnitude(const Tensor& tensor, int64_t count) {
   return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
 }
 
-double RmsError(const Tensor& reference, const Tensor& answer, int64_t count) {
+struct Errors {
+  double mean = 0;  // root mean square
+  double largest = 0;
+};
+
+Errors ErrorsOf(const Tensor& reference, const Tensor& answer, int64_t count) {
+  Errors errors;
   double squares = 0;
   int64_t finite = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -118,9 +124,19 @@ double RmsError(const Tensor& reference, const Tensor& answer, int64_t count) {
     // and they are not, or the other way, they err alike.
     if (!std::isfinite(error)) continue;
     squares += error * error;
+    errors.largest = std::max(errors.largest, std::abs(error));
     ++finite;
   }
-  return finite == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite));
+  if (finite > 0)
+    errors.mean = std::sqrt(squares / static_cast<double>(finite));
+  return errors;
+}
+
+// How many times as far from the float64 run.
+double TimesAsFar(double compiled, double eager) {
+  if (compiled == 0) return 0;
+  return eager == 0 ? std::numeric_limits<double>::infinity()
+                    : compiled / eager;
 }
 
 OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
@@ -149,7 +165,7 @@ OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
     }
   }
   if (std::isfinite(tolerance.rms)) {
-    const double rms = RmsError(expected, actual, count) /
+    const double rms = ErrorsOf(expected, actual, count).mean /
                        std::max(magnitude, kLeastMagnitude);
     if (rms > tolerance.rms) found.rms = rms;
   }
@@ -282,7 +298,7 @@ Comparison CompareOutputs(absl::Span<const Tensor> expected,
   return result;
 }
 
-absl::StatusOr<RmsErrors> CompareWithReference(
+absl::StatusOr<ReferenceErrors> CompareWithReference(
     absl::Span<const Tensor> reference, absl::Span<const Tensor> eager,
     absl::Span<const Tensor> compiled) {
   if (reference.size() != eager.size() || eager.size() != compiled.size()) {
@@ -290,7 +306,7 @@ absl::StatusOr<RmsErrors> CompareWithReference(
         absl::StrCat("the float64 run has ", reference.size(),
                      " outputs, expected ", eager.size()));
   }
-  RmsErrors worst;
+  ReferenceErrors worst;
   double worst_ratio = -1;
   for (size_t i = 0; i < eager.size(); ++i) {
     if (!IsFloating(eager[i].dtype)) continue;
@@ -304,12 +320,16 @@ absl::StatusOr<RmsErrors> CompareWithReference(
                        ShapeString(reference[i].shape), ", expected FP64 ",
                        ShapeString(eager[i].shape)));
     }
-    const RmsErrors errors = {RmsError(reference[i], eager[i], count),
-                              RmsError(reference[i], compiled[i], count)};
-    const double ratio = errors.compiled == 0 ? 0
-                         : errors.eager == 0
-                             ? std::numeric_limits<double>::infinity()
-                             : errors.compiled / errors.eager;
+    const Errors of_eager = ErrorsOf(reference[i], eager[i], count);
+    const Errors of_compiled = ErrorsOf(reference[i], compiled[i], count);
+    const ReferenceErrors errors = {.eager = of_eager.mean,
+                                    .compiled = of_compiled.mean,
+                                    .eager_largest = of_eager.largest,
+                                    .compiled_largest = of_compiled.largest};
+    // In units of what is acceptable.
+    const double ratio =
+        std::max(TimesAsFar(errors.compiled, 2 * errors.eager),
+                 TimesAsFar(errors.compiled_largest, 4 * errors.eager_largest));
     if (ratio <= worst_ratio) continue;
     worst_ratio = ratio;
     worst = errors;

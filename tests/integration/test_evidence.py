@@ -208,7 +208,7 @@ def test_rounding_alone_is_judged_by_a_float64_run(
     assert arbitrated, verdict
     for case in arbitrated:
         assert case["eager_rmse"] > 0
-        assert (case["difference"] == "") == (case["compiled_rmse"] <= 2 * case["eager_rmse"])
+        assert case["compiled_rmse"] <= 2 * case["eager_rmse"] or case["difference"]
 
 
 def test_without_a_float64_run_nothing_is_decided(

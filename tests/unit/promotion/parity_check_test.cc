@@ -234,6 +234,30 @@ TEST(CompareWithReferenceTest, WhereEagerIsExactNothingElseWillDo) {
   EXPECT_TRUE(CompareWithReference(reference, exact, exact)->acceptable());
 }
 
+// A mean over many elements hides one that is wrong.
+TEST(CompareWithReferenceTest, OneElementMayNotBeFarFromTheReference) {
+  constexpr size_t kElements = 10'000;
+  const std::vector<double> exact(kElements, 1);
+  std::vector<float> rounded(kElements);
+  for (size_t i = 0; i < kElements; ++i) {
+    rounded[i] = 1 + (i % 2 == 0 ? 1e-4F : -1e-4F);
+  }
+  const Tensor reference[] = {Doubles(exact)};
+  const Tensor eager[] = {Floats(rounded)};
+  for (const auto& [error, acceptable] : {std::pair(1e-4F, true),
+                                          {3e-4F, true},
+                                          {5e-4F, false},
+                                          {1e-2F, false}}) {
+    std::vector<float> answer = rounded;
+    answer[kElements / 3] = 1 + error;
+    const Tensor compiled[] = {Floats(answer)};
+    const auto errors = CompareWithReference(reference, eager, compiled);
+    ASSERT_TRUE(errors.ok()) << errors.status();
+    EXPECT_LE(errors->compiled, 2 * errors->eager);
+    EXPECT_EQ(errors->acceptable(), acceptable) << error;
+  }
+}
+
 TEST(CompareWithReferenceTest, RefusesAnotherProgramsOutputs) {
   const Tensor one[] = {Floats({1, 2})};
   const Tensor shorter[] = {Doubles({1})};
