@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
+#include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "program/called_graphs.h"
 #include "program/inlined_wrappers.h"
@@ -15,6 +16,7 @@
 #include "program/json_member.h"
 #include "program/limits.h"
 #include "program/operator_libraries.h"
+#include "program/other_formats.h"
 #include "program/payload.h"
 #include "program/plain_containers.h"
 #include "program/program_check.h"
@@ -110,6 +112,19 @@ ProgramArchive::ProgramArchive(std::shared_ptr<const ZipArchive> zip)
 
 absl::StatusOr<std::shared_ptr<const ProgramArchive>> ProgramArchive::Open(
     const std::string& pt2_path) {
+  absl::StatusOr<std::shared_ptr<const ProgramArchive>> archive =
+      OpenExported(pt2_path);
+  if (!absl::IsInvalidArgument(archive.status())) return archive;
+  const auto file = MappedFile::Open(pt2_path);
+  const std::string_view other =
+      file.ok() ? OtherFormat((*file)->bytes()) : std::string_view();
+  if (other.empty()) return archive;
+  return absl::InvalidArgumentError(
+      absl::StrCat(archive.status().message(), "; this is ", Absl(other)));
+}
+
+absl::StatusOr<std::shared_ptr<const ProgramArchive>>
+ProgramArchive::OpenExported(const std::string& pt2_path) {
   ASSIGN_OR_RETURN(auto zip, ZipArchive::Open(pt2_path));
   std::shared_ptr<ProgramArchive> archive(new ProgramArchive(std::move(zip)));
   // Every access is checked, but a JSON library that throws must not take the

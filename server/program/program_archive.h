@@ -62,6 +62,8 @@ class ProgramArchive {
 
  private:
   explicit ProgramArchive(std::shared_ptr<const ZipArchive> zip);
+  static absl::StatusOr<std::shared_ptr<const ProgramArchive>> OpenExported(
+      const std::string& pt2_path);
   absl::Status Read();
 
   const std::shared_ptr<const ZipArchive> zip_;

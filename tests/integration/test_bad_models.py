@@ -114,6 +114,26 @@ def test_malicious_archives_with_a_compiler(start, exported, tmp_path: Path, fre
     assert nothing_ran(tmp_path)
 
 
+def test_files_of_other_kinds_are_named(repository, start) -> None:
+    """What people put there instead of an exported program, and what they are to do."""
+    root = repository("mlp")
+    linear = torch.nn.Linear(4, 2)
+    files = {
+        "scripted": lambda path: torch.jit.script(linear).save(path),
+        "weights": lambda path: torch.save(linear.state_dict(), path),
+        "pickled": lambda path: torch.save(linear.state_dict(), path, _use_new_zipfile_serialization=False),
+    }
+    for name, save in files.items():
+        (root / name / "1").mkdir(parents=True)
+        save(str(root / name / "1/model.pt2"))
+    with start(root, "--no-compile") as daemon:
+        daemon.wait_ready(60)
+        states = index(daemon)
+        assert "this is a TorchScript archive: export the model itself with torch.export" in states["scripted"][1]
+        assert "this is what torch.save wrote, such as weights" in states["weights"][1]
+        assert "this is a pickle, which is never opened" in states["pickled"][1]
+
+
 class Running(torch.nn.Module):
     """A running sum, by an operator that calls a graph for each row."""
 
