@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 
 from compiler.export.exporter import main
 from compiler.program.archive import load_program
@@ -419,11 +420,12 @@ def test_the_models_of_the_integration_tests(name: str, tmp_path: Path) -> None:
     assert path.stat().st_size < 10 << 20
     torch.manual_seed(0)
     module = models.MODELS[name]().module.eval()
-    loaded = load_program(path).module()
+    program = load_program(path)
+    in_plain_containers, _ = program.call_spec.in_spec.unflatten(pytree.tree_leaves(model.args))
     answers = []
-    for form in (loaded, module):
+    for form, args in ((program.module(), in_plain_containers), (module, model.args)):
         torch.manual_seed(1)  # "random" draws from torch's generator
-        answers.append(form(*model.args))
+        answers.append(pytree.tree_leaves(form(*args)))
     torch.testing.assert_close(*answers, equal_nan=True)
 
 
