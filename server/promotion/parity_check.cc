@@ -224,7 +224,8 @@ std::optional<double> ArgmaxAgreement(const Tensor& expected,
             ? 1
             : 0;
   }
-  return static_cast<double>(agreeing) / static_cast<double>(count / length);
+  const int64_t rows = count / length;
+  return static_cast<double>(agreeing) / static_cast<double>(rows);
 }
 
 // Adds one output's comparison to `result`.

@@ -329,7 +329,7 @@ TEST_F(RunParityCaseTest, ACandidateThatWritesIntoItsInputsIsRefused) {
 }
 
 TEST_F(RunParityCaseTest, AFailingRunIsAnErrorOfTheCheck) {
-  const auto failing = [](absl::Status status) {
+  const auto failing = [](const absl::Status& status) {
     return [status](absl::Span<const Tensor>) -> absl::StatusOr<RunResult> {
       return status;
     };
