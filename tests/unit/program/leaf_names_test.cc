@@ -39,8 +39,8 @@ json Module(const json& positional, const json& keywords, const json& output,
                {"forward_arg_names", arguments}}}}}}};
 }
 
-absl::StatusOr<LeafNames> Read(const json& module,
-                               std::vector<std::string> placeholders = {}) {
+absl::StatusOr<LeafNames> Read(
+    const json& module, const std::vector<std::string>& placeholders = {}) {
   return ReadLeafNames(JsonCursor(module, "m"), placeholders);
 }
 
