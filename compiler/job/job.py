@@ -21,12 +21,14 @@ from compiler.job import codegen, cuda, manifest, parallel_loops, toolchain
 from compiler.job.protocol import PHASES
 from compiler.job.recipe import COMPILER, RECIPE
 from compiler.job.work_folder import temporary_files_in
-from compiler.program.archive import load_program
+from compiler.program.archive import load_archive
 from compiler.specialise import dynamic, passes
 from compiler.specialise.bucket_graph import Specialised, specialise
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
+
+    from compiler.program.archive import Archive
 
 # Factors of the key with this prefix are options of TorchInductor, as JSON.
 OPTION = "inductor."
@@ -156,7 +158,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
         phases.enter("load")
         if job.on_gpu:
             job = replace(job, device=open_gpu(job))
-        program = load_program(job.program)
+        program, archive = load_archive(job.program)
         phases.enter("specialise")
         specialised = specialise_for(job, program)
         if job.on_gpu:
@@ -192,7 +194,18 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "peak_rss_bytes": _peak_rss_bytes(),
         },
     )
-    return {"phases": phases.seconds, "seconds": seconds}
+    return {"phases": phases.seconds, "seconds": seconds, "attest": attest(archive)}
+
+
+def attest(archive: Archive) -> dict[str, str]:
+    """What was compiled, and by what: not what the job said, but what is."""
+    import torch
+
+    return {
+        "program": archive.content_digest(),
+        "recipe": RECIPE,
+        "torch.git": torch.version.git_version or "",
+    }
 
 
 def open_gpu(job: Job) -> str:

@@ -10,7 +10,7 @@ stokerd → worker
      "key": "<64 hex digits>",            goes into the manifest
      "factors": {"graph": "...", ...},    likewise, strings only
      "model": "minilm:1", "bucket": "batch=8,tokens=32",     names for people
-     "program": "/models/minilm/1/model.pt2",
+     "program": "/proc/4711/fd/9",        the .pt2, as stokerd holds it open
      "passes": "/models/minilm/passes.py",  custom passes over the graph; "" without any
      "sizes": {"s43": 8, "s53": 32},      graph symbol → size; one that is absent stays dynamic
      "device": "cpu",                     where it will run; "cuda:0": a GPU, by this process' numbers
@@ -23,16 +23,19 @@ stokerd → worker
 
 worker → stokerd
 
-    {"event": "ready", "pid": 1234, "torch": "2.11.0+cu130", "seconds": 12.3}     once, first
+    {"event": "ready", "pid": 1234, "torch": "2.11.0+cu130", "seconds": 12.3,     once, first
+     "sandbox": "landlock 7, seccomp"}       what holds jobs here; "none"
     {"event": "phase", "id": 7, "phase": "load"}       load, specialise, lower, build, package
-    {"event": "done", "id": 7, "phases": {"load": 0.4, ...}, "seconds": 18.2}
+    {"event": "done", "id": 7, "phases": {"load": 0.4, ...}, "seconds": 18.2,
+     "attest": {"program": "<64 hex digits>",   program.archive.content_digest of what was read,
+                "recipe": "...", "torch.git": "..."}}      and the code that compiled it: stokerd compares
     {"event": "failed", "id": 7, "kind": "...", "message": "...", "seconds": 3.1}
 
 `kind` is one of
     refused   the program can't be compiled into code that is safe on every value; final
     error     the compiler failed; `message` ends with the last lines of its log
     timeout   timeout_seconds passed
-    memory    memory_bytes was exceeded
+    memory    memory_bytes was exceeded, by all of the job's processes together
     crashed   the job's process ended without a reply; `message` says how
     cancelled
 

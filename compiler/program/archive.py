@@ -9,6 +9,7 @@ torch's deserialiser sees it, with the graphs of its wrappers inlined.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mmap
 import os
@@ -25,7 +26,7 @@ from compiler.program.wrappers import NotInlined, inline_wrappers
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Archive", "ArchiveError", "load_program"]
+__all__ = ["Archive", "ArchiveError", "load_archive", "load_program"]
 
 MAX_ELEMENTS = 1 << 48
 
@@ -63,6 +64,7 @@ class Archive:
         if len(entries) > limits.MAX_ARCHIVE_MEMBERS:
             raise ArchiveError(f"{len(entries)} members, expected at most {limits.MAX_ARCHIVE_MEMBERS}")
         self.members: dict[str, Member] = {}
+        self._digests: dict[str, str] = {}  # of what was read
         roots = set()
         for entry in entries:
             root, _, name = entry.orig_filename.partition("/")
@@ -120,7 +122,15 @@ class Archive:
         content = self.data[member.offset : member.offset + member.size]
         if zlib.crc32(content) != member.crc32:
             raise ArchiveError(f"member {name!r} is damaged: its checksum differs")
+        self._digests[name] = hashlib.sha256(content).hexdigest()
         return content
+
+    def content_digest(self) -> str:
+        """Of the graph and of what is said of its tensors, by the bytes that were read; stokerd has its own of
+        them (server/program/program_digest.h)."""
+        read = (name for name in (CONSTANTS_CONFIG, WEIGHTS_CONFIG, GRAPH) if name in self._digests)
+        lines = [f"{self._digests[name]}  {name}\n" for name in read]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     def read_json(self, name: str, max_bytes: int) -> Any:
         try:
@@ -140,8 +150,16 @@ def load_program(
     numbered as graph_check.check_graph says. Raises ArchiveError with the path and a one-line reason,
     and OSError when the file can't be read.
     """
+    return load_archive(path, notes)[0]
+
+
+def load_archive(
+    path: str | os.PathLike[str], notes: list[Any] | None = None
+) -> tuple[torch.export.ExportedProgram, Archive]:
+    """load_program, with the archive that it was read from."""
     try:
-        return _load(Archive(path), notes)
+        archive = Archive(path)
+        return _load(archive, notes), archive
     except ArchiveError as error:
         raise ArchiveError(f"{os.fspath(path)}: {error}") from None
 

@@ -14,8 +14,10 @@ from pathlib import Path
 from compiler.job import limits, toolchain
 from compiler.job.protocol import send
 from compiler.job.work_folder import claimed
+from compiler.sandbox.confine import holders, lacks
 from compiler.worker import parent
 from compiler.worker.prewarm import prewarm
+from compiler.worker.sandbox import Sandbox
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -24,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m compiler.worker", description=str(parent.__doc__).splitlines()[0])
     parser.add_argument("--reply-fd", type=int, required=True, help="descriptor that replies are written to")
     parser.add_argument("--scratch", type=Path, required=True, help="folder of caches, kept between runs")
+    parser.add_argument("--no-sandbox", action="store_true", help="jobs have limits, and else what this user has")
     options = parser.parse_args(arguments)
     started = time.monotonic()
     os.set_inheritable(options.reply_fd, False)
@@ -38,9 +41,14 @@ def main(arguments: list[str] | None = None) -> int:
 
         if limits.threads() > 1:
             print(f"{limits.threads()} threads run: forking is at risk", file=sys.stderr, flush=True)
-        ready = {"event": "ready", "pid": os.getpid(), "torch": torch.__version__}
+        if options.no_sandbox:
+            print("compile jobs can do all that this user can: --no-sandbox", file=sys.stderr, flush=True)
+        elif able := lacks():
+            print(f"the sandbox of compile jobs has gaps on this kernel: they can {able}", file=sys.stderr, flush=True)
+        held = "none" if options.no_sandbox else holders()
+        ready = {"event": "ready", "pid": os.getpid(), "torch": torch.__version__, "sandbox": held}
         send(options.reply_fd, {**ready, "seconds": round(time.monotonic() - started, 3)})
-        parent.Worker(options.reply_fd, work, headers).run()
+        parent.Worker(options.reply_fd, work, headers, Sandbox(not options.no_sandbox)).run()
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import resource
 import signal
 import sys
 import traceback
@@ -13,9 +12,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from compiler.guards.refused import Refused
-from compiler.job import cuda, limits
+from compiler.job import limits
 from compiler.job.job import Job, run_job
 from compiler.job.protocol import send
+from compiler.worker.sandbox import Sandbox
 
 NICENESS = 10  # of a job: requests that are served meanwhile come first
 PR_SET_PDEATHSIG = 1
@@ -28,43 +28,50 @@ def die_with(parent: int) -> None:
         os._exit(1)
 
 
-def be_child(job: Job, work: Path, parent: int, replies: int, log: int, inherited: list[int]) -> NoReturn:
+def keep_descriptors(replies: int, log: int) -> None:
+    """Leaves the two to this process, the log as its stdout and stderr. The others become /dev/null and not free, for
+    objects of the parent's hold their numbers and may close them."""
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    null = os.open(os.devnull, os.O_RDONLY)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor not in (1, 2, replies, null):
+            os.dup2(null, descriptor, inheritable=descriptor == 0)
+
+
+def be_child(job: Job, sandbox: Sandbox, work: Path, parent: int, replies: int, log: int) -> NoReturn:
     """Runs the job in the forked child and ends the process."""
     status = 1
     try:
         os.setpgid(0, 0)
         os.nice(NICENESS)
         die_with(parent)
-        for descriptor in inherited:
-            os.close(descriptor)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.close(log)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
-        # A burst of allocations between two looks of the parent. The weights are a private mapping.
-        size = job.program.stat().st_size if job.program.exists() else 0
-        more = size + (cuda.HOST_BYTES if job.on_gpu else 0)
-        resource.setrlimit(resource.RLIMIT_DATA, (job.memory_bytes + more,) * 2)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        keep_descriptors(replies, log)
 
         def report(phase: str) -> None:
             send(replies, {"event": "phase", "id": job.id, "phase": phase})
 
-        send(replies, _answer(job, work, report))
+        answer = _answer(job, sandbox, work, report)
+        _flush()
+        send(replies, answer)  # which ends the process
         status = 0
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        _flush()
         os._exit(status)
 
 
-def _answer(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, Any]:
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _answer(job: Job, sandbox: Sandbox, work: Path, report: Callable[[str], None]) -> dict[str, Any]:
     try:
-        return {"event": "done", **run_job(job, work, report)}
+        work.mkdir(mode=0o700)
+        job = sandbox.enter(job, work)
+        return {"event": "done", **run_job(job, work / "job", report)}
     except Exception as error:
         for cause in limits.causes(error):
             if isinstance(cause, Refused):

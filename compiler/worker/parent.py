@@ -5,7 +5,7 @@ headers. The parent pays it once, by taking a small program as far as C++, and e
 torch's state between compiles, which changes the next one, stays in the child. The parent therefore
 never starts a thread, never touches a GPU and never compiles anything that a job sent.
 
-A child leads a process group of its own, so that its C++ compilers end with it, and dies with the
+A child leads a process group of its own, which its C++ compilers can't leave and end with, and dies with the
 parent. The parent alone talks to stokerd: replies of one job can't be torn or doubled.
 """
 
@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import selectors
-import shutil
 import signal
 import sys
 import time
@@ -24,12 +23,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.job import limits
 from compiler.job.job import Job
-from compiler.job.protocol import send
+from compiler.job.protocol import PHASES, send
+from compiler.job.work_folder import remove
+from compiler.worker import usage
 from compiler.worker.child import be_child
+from compiler.worker.sandbox import MAX_PROCESSES, Sandbox
 
 POLL_SECONDS = 0.2  # how often time and memory are looked at
+MAX_LINE_BYTES = 1 << 20  # of a child; of a longer one the end is left, which is no reply
 LOG_LINES = 30  # of a failed child, kept for its message
 MESSAGE_CHARACTERS = 8000
 
@@ -42,7 +44,8 @@ class Pipe:
     partial: bytes = b""  # a line whose end has not come
 
     def lines(self, data: bytes) -> list[bytes]:
-        *lines, self.partial = (self.partial + data).split(b"\n")
+        *lines, partial = (self.partial + data).split(b"\n")
+        self.partial = partial[-MAX_LINE_BYTES:]
         return lines
 
 
@@ -66,11 +69,13 @@ class Worker:
     precompiled headers, and ends with this process.
     """
 
-    def __init__(self, reply_fd: int, work: Path, headers: int) -> None:
+    def __init__(self, reply_fd: int, work: Path, headers: int, sandbox: Sandbox) -> None:
         self._reply_fd = reply_fd
         self._work = work
         self._headers = headers  # 0 once they are made, and that was noticed
+        self._sandbox = sandbox
         self._children: dict[int, Child] = {}  # by process id
+        self._processes = True  # whether any are left to wait for: jobs, orphans of jobs, who makes headers
         self._selector = selectors.DefaultSelector()
         self._partial_input = b""
         self._open = True
@@ -80,7 +85,7 @@ class Worker:
         self._selector.register(0, selectors.EVENT_READ, self._read_jobs)
         try:
             while self._open:
-                for key, _ in self._selector.select(POLL_SECONDS if self._children else None):
+                for key, _ in self._selector.select(POLL_SECONDS if self._processes else None):
                     key.data()
                 self._enforce_limits()
                 self._reap()
@@ -137,27 +142,31 @@ class Worker:
             self._send_failure(job.id, "error", f"can't start a process: {error}", 0.0)
             return
         if pid == 0:
-            inherited = [self._reply_fd, self._selector.fileno(), reply_read, log_read]
-            for other in self._children.values():
-                inherited += [pipe.end for pipe in (other.replies, other.log) if pipe.end is not None]
-            be_child(job, self._work_of(os.getpid()), parent, reply_write, log_write, inherited)
+            be_child(job, self._sandbox, self._work_of(os.getpid()), parent, reply_write, log_write)
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # as the child does: whoever comes first
         os.close(reply_write)
         os.close(log_write)
         child = Child(job, pid, Pipe(reply_read), Pipe(log_read), time.monotonic())
         self._children[pid] = child
+        self._processes = True
         self._selector.register(reply_read, selectors.EVENT_READ, lambda: self._read_replies(child))
         self._selector.register(log_read, selectors.EVENT_READ, lambda: self._read_log(child))
 
     def _read_replies(self, child: Child) -> None:
         for line in child.replies.lines(self._read(child.replies)):
-            message = json.loads(line)
+            if child.outcome is not None:
+                continue
+            try:
+                message = _reply(line)
+            except (ValueError, RecursionError):
+                self._stop(child, "error", f"the compile process sent what is no reply: {line!r:.200}")
+                continue
             if message["event"] == "phase":
-                if child.outcome is None:
-                    send(self._reply_fd, message)
-            elif child.outcome is None:
+                send(self._reply_fd, {**message, "id": child.job.id})
+            else:
                 child.outcome = message
+                _kill_group(child.pid)  # it has nothing left to do, and neither has what it started
 
     def _read_log(self, child: Child) -> None:
         data = self._read(child.log)
@@ -181,13 +190,15 @@ class Worker:
 
     def _enforce_limits(self) -> None:
         now = time.monotonic()
-        for child in self._children.values():
-            if child.outcome is not None:
-                continue
+        running = {pid: child for pid, child in self._children.items() if child.outcome is None}
+        used = usage.of_groups(running) if running else {}
+        for pid, child in running.items():
             if now - child.started > child.job.timeout_seconds:
                 self._stop(child, "timeout", f"no artifact after {child.job.timeout_seconds} s")
-            elif (used := limits.group_memory(child.pid)) > child.job.memory_bytes:
-                self._stop(child, "memory", f"used {used} bytes, allowed are {child.job.memory_bytes}")
+            elif (processes := used[pid].processes) > MAX_PROCESSES:
+                self._stop(child, "error", f"ran {processes} processes at once, allowed are {MAX_PROCESSES}")
+            elif (memory := used[pid].memory_bytes) > child.job.memory_bytes:
+                self._stop(child, "memory", f"used {memory} bytes, allowed are {child.job.memory_bytes}")
 
     def _stop(self, child: Child, kind: str, message: str) -> None:
         """Ends a job from outside; what it says afterwards doesn't count."""
@@ -196,11 +207,11 @@ class Worker:
         _kill_group(child.pid)
 
     def _reap(self) -> None:
-        while self._children:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            self._bury(pid, status)
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                self._bury(*ended)
+        except ChildProcessError:
+            self._processes = False
 
     def _bury(self, pid: int, status: int, reply: bool = True) -> None:
         """Cleans up after a process that has ended: a job, an orphan of one, or who made headers."""
@@ -218,7 +229,7 @@ class Worker:
                     os.set_blocking(pipe.end, False)
                     read(child)
             self._close(pipe)
-        shutil.rmtree(self._work_of(pid), ignore_errors=True)
+        remove(self._work_of(pid))
         if reply:
             self._send_outcome(child, status)
 
@@ -247,6 +258,19 @@ class Worker:
             message = f"{message[:half]}\n...\n{message[-half:]}"
         failure = {"event": "failed", "id": job_id, "kind": kind, "message": message, "seconds": seconds}
         send(self._reply_fd, failure)
+
+
+def _reply(line: bytes) -> dict[str, Any]:
+    """Raises ValueError for a line that no child writes that is its own master, RecursionError for a deep one."""
+    reply = json.loads(line)
+    match reply:
+        case {"event": "phase", "phase": str(phase)} if phase in PHASES and reply.keys() == {"event", "id", "phase"}:
+            return reply
+        case {"event": "failed", "kind": "refused" | "error" | "memory", "message": str()}:
+            return reply
+        case {"event": "done"}:
+            return reply
+    raise ValueError("no reply")
 
 
 def _kill_group(pid: int) -> None:

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "base/errno_status.h"
 #include "base/file_descriptor.h"
 #include "base/status_macros.h"
@@ -242,6 +243,23 @@ class RealFiles : public Files {
 };
 
 }  // namespace
+
+absl::Status CheckOnlyOwnerWrites(const FileInfo& info, std::string_view what,
+                                  bool root_may_own, std::string_view mode) {
+  if (info.owner != geteuid() && !(root_may_own && info.owner == 0)) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(Absl(what), " belongs to user ", info.owner, ", expected ",
+                     geteuid(), root_may_own ? " or 0" : ""));
+  }
+  if ((info.permissions & 022) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        Absl(what), " may be written by others (mode 0",
+        absl::Hex(info.permissions >> 6 & 7),
+        absl::Hex(info.permissions >> 3 & 7), absl::Hex(info.permissions & 7),
+        "), expected ", Absl(mode)));
+  }
+  return absl::OkStatus();
+}
 
 Files& Files::Real() {
   // Leaked on purpose: it has no state and outlives every user.

@@ -56,6 +56,12 @@ struct FileInfo {
   absl::Time modified = absl::InfinitePast();
 };
 
+// Whether nobody but its owner can write what `info` is of, and that is this
+// user, or root where `root_may_own`. PERMISSION_DENIED, beginning with `what`,
+// when not; `mode` is what its mode should be, as in "0700".
+absl::Status CheckOnlyOwnerWrites(const FileInfo& info, std::string_view what,
+                                  bool root_may_own, std::string_view mode);
+
 class Files {
  public:
   virtual ~Files() = default;

@@ -129,6 +129,10 @@ absl::StatusOr<std::shared_ptr<std::byte>> MappedFile::CopyOnWrite() const {
                                     });
 }
 
+std::string MappedFile::held_path() const {
+  return absl::StrCat("/proc/", getpid(), "/fd/", file_.get());
+}
+
 MappedFile::Stamp MappedFile::stamp() const {
   struct stat now;
   if (fstat(file_.get(), &now) != 0) return {};

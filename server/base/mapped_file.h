@@ -32,6 +32,9 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::string_view bytes() const { return {data_, size_}; }
+  // Leads to this very file, whatever has its name by now, for as long as this
+  // object lives; also in other processes of this user.
+  std::string held_path() const;
 
   // The same bytes, which may be written to: what is written is a copy of its
   // page, which nobody else sees and which goes with the memory. The rest stays

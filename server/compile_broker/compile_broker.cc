@@ -29,10 +29,10 @@ CompileBroker::~CompileBroker() {
   impl_->thread.Join();
 }
 
-void CompileBroker::Submit(CompileRequest request, Progress progress,
-                           Done done) {
-  impl_->inbox.Submit(
-      {std::move(request), std::move(progress), std::move(done)});
+void CompileBroker::Submit(CompileRequest request, Progress progress, Done done,
+                           std::stop_token stop) {
+  impl_->inbox.Submit({std::move(request), std::move(progress), std::move(done),
+                       std::move(stop)});
 }
 
 }  // namespace stoker

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct CompileWorkerOptions {
   int parallel_jobs = 1;
   absl::Duration job_timeout = absl::Minutes(15);
   int64_t job_memory_bytes = int64_t{8} << 30;
+  bool allow_passes = false;  // which are code of a model's author
   absl::Duration start_timeout = absl::Minutes(3);
   absl::Duration idle_timeout = absl::Minutes(2);  // then the worker is let go
 };
@@ -45,7 +47,9 @@ class CompileBroker final : public Compiler {
   // As Compiler says. While another daemon compiles the key, waits for its
   // entry; a key that failed twice is parked: it fails at once with the stored
   // reason.
-  void Submit(CompileRequest request, Progress progress, Done done) override;
+  using Compiler::Submit;
+  void Submit(CompileRequest request, Progress progress, Done done,
+              std::stop_token stop) override;
 
  private:
   struct Impl;

@@ -6,11 +6,15 @@
 
 namespace stoker {
 
-CompileJob::CompileJob(Submission submission)
-    : request(std::move(submission.request)) {
-  waiters.push_back(
-      {std::move(submission.progress), std::move(submission.done)});
-  if (waiters.back().progress) waiters.back().progress(phase);
+CompileJob::Waiter::Waiter(Submission submission, SupervisorInbox& inbox)
+    : progress(std::move(submission.progress)),
+      done(std::move(submission.done)),
+      stop(std::move(submission.stop)),
+      on_stop(stop, [&inbox] { inbox.NoteLeaver(); }) {}
+
+CompileJob::CompileJob(Submission submission, SupervisorInbox& its_inbox)
+    : inbox(its_inbox), request(std::move(submission.request)) {
+  Join(std::move(submission));
 }
 
 void CompileJob::SetPhase(std::string_view name) {
@@ -22,9 +26,20 @@ void CompileJob::SetPhase(std::string_view name) {
 }
 
 void CompileJob::Join(Submission submission) {
-  waiters.push_back(
-      {std::move(submission.progress), std::move(submission.done)});
-  if (waiters.back().progress) waiters.back().progress(phase);
+  const Waiter& waiter = waiters.emplace_back(std::move(submission), inbox);
+  if (waiter.progress) waiter.progress(phase);
+}
+
+bool CompileJob::DropLeavers() {
+  for (auto it = waiters.begin(); it != waiters.end();) {
+    if (!it->stop.stop_requested()) {
+      ++it;
+      continue;
+    }
+    it->done(absl::CancelledError("nobody wants it any more"));
+    it = waiters.erase(it);
+  }
+  return !waiters.empty();
 }
 
 void CompileJob::Answer(const absl::StatusOr<CacheEntry>& result) {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <list>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/files.h"
 #include "base/monotonic_time.h"
@@ -23,23 +25,31 @@ struct CompileJob {
     kRunning,    // the worker has it
   };
 
-  explicit CompileJob(Submission submission);
+  // `inbox`, which outlives it, is told when somebody no longer waits.
+  CompileJob(Submission submission, SupervisorInbox& inbox);
 
   // Tells everybody who waits, and whoever joins later.
   void SetPhase(std::string_view name);
   void Join(Submission submission);
+  // Answers those who no longer wait; false when nobody is left.
+  bool DropLeavers();
   // Calls every `done`.
   void Answer(const absl::StatusOr<CacheEntry>& result);
   // "minilm:1 [batch=8,tokens=32] 0123456789ab", for logs.
   std::string Name() const;
 
   struct Waiter {
+    Waiter(Submission submission, SupervisorInbox& inbox);
+
     CompileBroker::Progress progress;
     CompileBroker::Done done;
+    std::stop_token stop;
+    std::stop_callback<std::function<void()>> on_stop;
   };
 
+  SupervisorInbox& inbox;
   const CompileRequest request;
-  std::vector<Waiter> waiters;
+  std::list<Waiter> waiters;
   std::string phase = "wait";
   State state = State::kQueued;
 

@@ -48,6 +48,7 @@ void CompileSupervisor::Run() {
       Accept(std::move(submission));
     }
     for (const WorkerEvent& event : news.events) Handle(event);
+    DropUnwanted();
     CheckDeadlines();
     Dispatch();
     worker_.NoteIdleness(queue_.Count(CompileJob::State::kElsewhere) ==
@@ -80,12 +81,18 @@ void CompileSupervisor::Accept(Submission submission) {
   if (options_.argv.empty()) {
     submission.done(absl::UnavailableError(
         "there is no compiler on this host: no compile worker is configured"));
+  } else if (!submission.request.passes_path.empty() &&
+             !options_.allow_passes) {
+    submission.done(absl::UnavailableError(absl::StrCat(
+        "nothing is compiled with ", submission.request.passes_path,
+        ", which is code of the model's author: stokerd was "
+        "started without --allow-passes")));
   } else if (std::optional<absl::Status> parked = failures_.Parked(key)) {
     submission.done(*parked);
   } else if (CompileJob* job = queue_.FindKey(key)) {
     job->Join(std::move(submission));
   } else {
-    queue_.Add(std::make_unique<CompileJob>(std::move(submission)));
+    queue_.Add(std::make_unique<CompileJob>(std::move(submission), inbox_));
   }
 }
 
@@ -114,8 +121,27 @@ void CompileSupervisor::OnReply(const WorkerReply& reply) {
   }
 }
 
+// What runs is brought to its end: it is worth keeping, whoever asks next.
+void CompileSupervisor::DropUnwanted() {
+  for (const auto state :
+       {CompileJob::State::kQueued, CompileJob::State::kElsewhere,
+        CompileJob::State::kLocked}) {
+    queue_.ForEach(state, [&](CompileJob& job) {
+      if (job.DropLeavers()) return;
+      log::Info("{} is not compiled: nobody wants it any more", job.Name());
+      GiveUpClaim(job);
+      queue_.Remove(job);
+    });
+  }
+}
+
 void CompileSupervisor::OnDone(CompileJob& job, const WorkerReply& reply) {
   worker_.OnAnswer();
+  if (absl::Status attested = CheckAttested(job.request, reply);
+      !attested.ok()) {
+    metrics_.Ended("failed", clock_.Now() - job.sent);
+    return Answer(job, attested);
+  }
   job.SetPhase("commit");
   const ArtifactKey& key = job.request.key;
   absl::StatusOr<CacheEntry> entry = entries_.Commit(key, job.staging_folder);

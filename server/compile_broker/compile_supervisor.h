@@ -52,6 +52,7 @@ class CompileSupervisor {
   void Accept(Submission submission);
   void Handle(const WorkerEvent& event);
   void OnReply(const WorkerReply& reply);
+  void DropUnwanted();
   void OnDone(CompileJob& job, const WorkerReply& reply);
   void OnFailed(CompileJob& job, const WorkerReply& reply);
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -17,10 +19,16 @@ namespace stoker {
 
 struct CompileRequest {
   ArtifactKey key;
-  KeyFactors factors;  // written into the manifest
-  std::string model;   // "minilm:1", for logs
-  std::string bucket;  // "batch=8,tokens=32", for logs
-  std::string program_path;
+  KeyFactors factors;        // written into the manifest
+  std::string model;         // "minilm:1", for logs
+  std::string bucket;        // "batch=8,tokens=32", for logs
+  std::string program_path;  // what the compiler opens, when its turn comes
+  std::string program_name;  // what people call it; empty: by its path
+  std::shared_ptr<const void> program_file;  // keeps that path leading there
+  // What the compiler must say that it has compiled, and with what: the digest
+  // of the file's content under "program", and others of the key's factors.
+  // What it says otherwise is not committed.
+  std::map<std::string, std::string> attest;
   std::string passes_path;  // empty: none
   std::map<std::string, int64_t>
       sizes;                   // graph symbol → size; absent: stays dynamic
@@ -39,15 +47,23 @@ class Compiler {
   virtual ~Compiler() = default;
 
   // Calls `done` exactly once, never from inside Submit, and neither callback
-  // blocks. Requests for one key share one compile. Errors:
-  //   UNAVAILABLE          no compiler on this host, the worker won't start, or
-  //                        the cache can't be written
+  // blocks. Requests for one key share one compile. One that has not begun is
+  // not made when `stop` is requested by all who asked for it. Errors:
+  //   UNAVAILABLE          no compiler on this host, or none for requests with
+  //                        passes, the worker won't start, or the cache can't
+  //                        be written
   //   DEADLINE_EXCEEDED    the compile took too long
   //   RESOURCE_EXHAUSTED   it hit its memory limit, or the disk is full
   //   FAILED_PRECONDITION  refused: the generated code can't be made safe
-  //   CANCELLED            the compiler goes away
+  //   DATA_LOSS            what was compiled is not what was asked for: the
+  //                        program's file was written to meanwhile
+  //   CANCELLED            the compiler goes away, or `stop` was requested
   //   INTERNAL             it failed; the message ends with its last words
-  virtual void Submit(CompileRequest request, Progress progress, Done done) = 0;
+  virtual void Submit(CompileRequest request, Progress progress, Done done,
+                      std::stop_token stop) = 0;
+  void Submit(CompileRequest request, Progress progress, Done done) {
+    Submit(std::move(request), std::move(progress), std::move(done), {});
+  }
 };
 
 }  // namespace stoker

@@ -12,6 +12,11 @@ void SupervisorInbox::Post(WorkerEvent event) {
   news_.events.push_back(std::move(event));
 }
 
+void SupervisorInbox::NoteLeaver() {
+  absl::MutexLock lock(&mu_);
+  news_.leavers = true;
+}
+
 void SupervisorInbox::Stop() {
   absl::MutexLock lock(&mu_);
   news_.stopping = true;
@@ -24,12 +29,14 @@ News SupervisorInbox::Wait(Clock& clock, MonotonicTime deadline) {
   News taken;
   taken.submissions.swap(news_.submissions);
   taken.events.swap(news_.events);
+  taken.leavers = std::exchange(news_.leavers, false);
   taken.stopping = news_.stopping;
   return taken;
 }
 
 bool SupervisorInbox::HasNews() const {
-  return news_.stopping || !news_.submissions.empty() || !news_.events.empty();
+  return news_.stopping || news_.leavers || !news_.submissions.empty() ||
+         !news_.events.empty();
 }
 
 }  // namespace stoker

@@ -3,6 +3,7 @@
 // room. Thread-safe.
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@ struct Submission {
   CompileRequest request;
   CompileBroker::Progress progress;  // may be null
   CompileBroker::Done done;
+  std::stop_token stop;
 };
 
 struct WorkerEvent {
@@ -30,6 +32,7 @@ struct WorkerEvent {
 struct News {
   std::vector<Submission> submissions;
   std::vector<WorkerEvent> events;
+  bool leavers = false;
   bool stopping = false;
 };
 
@@ -37,6 +40,8 @@ class SupervisorInbox {
  public:
   void Submit(Submission submission);
   void Post(WorkerEvent event);
+  // Somebody no longer wants what was submitted: has Wait return.
+  void NoteLeaver();
   void Stop();
 
   // Waits until there is something or `deadline` has passed, and takes all

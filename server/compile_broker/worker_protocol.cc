@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
 #include "base/json_text.h"
@@ -56,6 +57,18 @@ std::map<std::string, double> Phases(const Json& object) {
     }
   }
   return phases;
+}
+
+// Text members only.
+std::map<std::string, std::string> Texts(const Json& object) {
+  std::map<std::string, std::string> texts;
+  if (!object.is_object()) return texts;
+  for (const auto& item : object.items()) {
+    if (item.value().is_string()) {
+      texts[item.key()] = item.value().get<std::string>();
+    }
+  }
+  return texts;
 }
 
 WorkerReply::Event EventOf(const std::string& name) {
@@ -119,16 +132,34 @@ absl::StatusOr<WorkerReply> ParseReply(std::string_view line) {
   }
   reply.message = TextField(object, "message");
   reply.phases = Phases(object);
+  reply.attest = Texts(Field(object, "attest"));
   reply.seconds = Seconds(object, "seconds");
   reply.torch = TextField(object, "torch");
   return reply;
 }
 
+absl::Status CheckAttested(const CompileRequest& request,
+                           const WorkerReply& reply) {
+  for (const auto& [name, expected] : request.attest) {
+    const auto found = reply.attest.find(name);
+    if (found != reply.attest.end() && found->second == expected) continue;
+    return absl::DataLossError(absl::StrCat(
+        "compile of ", request.model, " [", request.bucket,
+        "]: what was compiled is not what the key describes: ", name, " is ",
+        found == reply.attest.end() ? "not said" : Excerpt(found->second),
+        ", expected ", expected));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status FailureStatus(const CompileRequest& request, std::string_view kind,
                            std::string_view message) {
-  const std::string text =
+  std::string text =
       absl::StrCat("compile of ", request.model, " [", request.bucket,
                    "]: ", Absl(kind), ": ", Absl(message));
+  if (!request.program_name.empty()) {
+    absl::StrReplaceAll({{request.program_path, request.program_name}}, &text);
+  }
   if (kind == "refused") return absl::FailedPreconditionError(text);
   if (kind == "timeout") return absl::DeadlineExceededError(text);
   // ENOSPC's text is the one trace of a full disk that comes through g++.

@@ -26,6 +26,7 @@ struct WorkerReply {
   std::string kind;                      // kFailed
   std::string message;                   // kFailed
   std::map<std::string, double> phases;  // kDone: seconds, known phases only
+  std::map<std::string, std::string> attest;  // kDone: what was compiled
   double seconds = 0;
   std::string torch;  // kReady
 };
@@ -40,6 +41,11 @@ std::string CompileLine(int64_t id, const CompileRequest& request,
 // worker writes. An event of another name is kUnknown: a newer worker may know
 // more.
 absl::StatusOr<WorkerReply> ParseReply(std::string_view line);
+
+// DATA_LOSS when the worker has compiled another program than it was asked to,
+// or by something else; the message says what was expected and what came.
+absl::Status CheckAttested(const CompileRequest& request,
+                           const WorkerReply& reply);
 
 // The code that Submit documents for a failure of this kind. The message names
 // the model and bucket and ends with the worker's.

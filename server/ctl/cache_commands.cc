@@ -268,8 +268,7 @@ absl::StatusOr<int> CacheCommands::Collect(const CacheLimits& limits,
     }
     return 0;
   }
-  const std::vector<Eviction> chosen =
-      ChooseEvictions(entries.EvictionCandidates(), limits, now);
+  const std::vector<Eviction> chosen = entries.Evictions(limits, now);
   if (json) {
     Json list = Json::array();
     for (const Eviction& one : chosen) {

@@ -24,16 +24,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-absl::StatusOr<std::vector<PublicKey>> LoadAll(
-    const std::vector<std::string>& paths) {
-  std::vector<PublicKey> keys;
-  for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(PublicKey key, PublicKey::Load(path));
-    keys.push_back(std::move(key));
-  }
-  return keys;
-}
-
 absl::StatusOr<std::string> PathOf(const PackPlaceArgument& place) {
   RETURN_IF_ERROR(place.Check());
   if (place.oci_folder.empty()) return place.file;
@@ -106,7 +96,7 @@ absl::StatusOr<int> PackCommands::Import(
     const PackPlaceArgument& from, const std::vector<std::string>& trusted,
     bool allow_unsigned) const {
   SignaturePolicy policy;
-  ASSIGN_OR_RETURN(policy.trusted, LoadAll(trusted));
+  ASSIGN_OR_RETURN(policy.trusted, PublicKey::LoadAll(trusted));
   policy.allow_unsigned = allow_unsigned;
   RETURN_IF_ERROR(cache.entries().writable());
   ASSIGN_OR_RETURN(const std::string path, PathOf(from));
@@ -129,7 +119,8 @@ absl::StatusOr<int> PackCommands::Import(
 absl::StatusOr<int> InspectPack(const PackPlaceArgument& from,
                                 const std::vector<std::string>& trusted,
                                 bool json) {
-  ASSIGN_OR_RETURN(const std::vector<PublicKey> keys, LoadAll(trusted));
+  ASSIGN_OR_RETURN(const std::vector<PublicKey> keys,
+                   PublicKey::LoadAll(trusted));
   ASSIGN_OR_RETURN(const std::string path, PathOf(from));
   ASSIGN_OR_RETURN(const PackSummary pack, ReadPackSummary(path, keys));
   const PackHardware hardware = HardwareOf(pack.index.entries);

@@ -56,9 +56,11 @@ void CacheMetrics::Evicted(std::string_view reason) {
       .Add();
 }
 
-void CacheMetrics::SetUse(int64_t entries, int64_t bytes) {
+void CacheMetrics::SetUse(int64_t entries, int64_t bytes, int64_t other_bytes) {
   registry_.Gauge(metric::kCacheEntries).Set(static_cast<double>(entries));
   registry_.Gauge(metric::kCacheBytes).Set(static_cast<double>(bytes));
+  registry_.Gauge(metric::kCacheOtherBytes)
+      .Set(static_cast<double>(other_bytes));
 }
 
 }  // namespace stoker

@@ -30,7 +30,7 @@ class CacheMetrics {
   void Rejected(const ArtifactKey& key, std::string_view label,
                 std::string_view reason);
   void Evicted(std::string_view reason);
-  void SetUse(int64_t entries, int64_t bytes);
+  void SetUse(int64_t entries, int64_t bytes, int64_t other_bytes);
 
  private:
   MetricRegistry& registry_;

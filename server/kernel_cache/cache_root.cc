@@ -26,7 +26,9 @@ absl::StatusOr<std::string> RealPath(const std::string& path) {
   return real;
 }
 
-absl::StatusOr<CacheLayer> OpenLayer(const std::string& path, Files& files) {
+absl::StatusOr<CacheLayer> OpenLayer(const std::string& path,
+                                     const std::vector<PublicKey>& trusted,
+                                     Files& files) {
   ASSIGN_OR_RETURN(const std::string real, RealPath(path));
   CacheLayer layer(real, files);
   const std::string entries = absl::StrCat(layer.home(), "/entries");
@@ -36,6 +38,13 @@ absl::StatusOr<CacheLayer> OpenLayer(const std::string& path, Files& files) {
   }
   for (const std::string& folder : {real, layer.home(), entries}) {
     RETURN_IF_ERROR(layer.CheckOwner(folder, /*root_may_own=*/true));
+  }
+  if (trusted.empty()) return layer;
+  const absl::Status vouched = layer.RequireSignature(trusted);
+  if (!vouched.ok()) {
+    return absl::Status(
+        vouched.code(),
+        absl::StrCat("kernel cache layer ", path, ": ", vouched.message()));
   }
   return layer;
 }
@@ -61,11 +70,11 @@ CacheRoot::CacheRoot(std::vector<CacheLayer> layers, Files& files)
 
 absl::StatusOr<std::unique_ptr<CacheRoot>> CacheRoot::Open(
     const std::string& root, const std::vector<std::string>& layers,
-    Files& files) {
+    const std::vector<PublicKey>& trusted, Files& files) {
   ASSIGN_OR_RETURN(const std::string real, RealPath(root));
   std::vector<CacheLayer> all = {CacheLayer(real, files)};
   for (const std::string& path : layers) {
-    ASSIGN_OR_RETURN(CacheLayer layer, OpenLayer(path, files));
+    ASSIGN_OR_RETURN(CacheLayer layer, OpenLayer(path, trusted, files));
     all.push_back(std::move(layer));
   }
   std::unique_ptr<CacheRoot> opened(new CacheRoot(std::move(all), files));

@@ -40,12 +40,13 @@ class CacheRoot {
  public:
   // Creates the folders (mode 0700) and removes staging folders whose owner is
   // dead. PERMISSION_DENIED when the root belongs to somebody else or others
-  // may write it, or that holds for a layer; NOT_FOUND when a layer holds no
-  // cache. A disk that is full, read-only or forbidden is fine: see writable().
-  // `files` outlives this object.
+  // may write it, or that holds for a layer, or a layer is not signed by one of
+  // `trusted`, if there are any; NOT_FOUND when a layer holds no cache. A disk
+  // that is full, read-only or forbidden is fine: see writable(). `files`
+  // outlives this object.
   static absl::StatusOr<std::unique_ptr<CacheRoot>> Open(
       const std::string& root, const std::vector<std::string>& layers,
-      Files& files);
+      const std::vector<PublicKey>& trusted, Files& files);
   CacheRoot(const CacheRoot&) = delete;
   CacheRoot& operator=(const CacheRoot&) = delete;
 

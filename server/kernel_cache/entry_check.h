@@ -28,7 +28,8 @@ struct EntryCheck {
     kUnreadable,  // the disk did not say: `detail` does
   };
   Result result = Result::kAbsent;
-  std::string_view reason;    // of damage: manifest, checksum, missing_file
+  std::string_view reason;    // of damage: manifest, checksum, missing_file,
+                              // signature
   std::string detail;         // what was expected and what came
   std::string manifest_json;  // when good
   int64_t bytes = 0;          // when good, of all files

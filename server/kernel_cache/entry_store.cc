@@ -40,6 +40,7 @@ EntryStore::EntryStore(CacheRoot& root, FactStore& facts,
     : root_(root),
       facts_(facts),
       removal_(root, facts),
+      leftovers_(root),
       metrics_(metrics, refusals) {
   metrics_.SetWritable(writable().ok());
 }
@@ -315,16 +316,29 @@ std::vector<EvictionCandidate> EntryStore::EvictionCandidates() const {
   return candidates;
 }
 
+std::vector<Eviction> EntryStore::Evictions(const CacheLimits& limits,
+                                            absl::Time now) const {
+  CacheLimits of_entries = limits;
+  if (limits.max_bytes > 0) {
+    of_entries.max_bytes =
+        std::max<int64_t>(1, limits.max_bytes - leftovers_.Measure().kept);
+  }
+  return ChooseEvictions(EvictionCandidates(), of_entries, now);
+}
+
 CacheUse EntryStore::Evict(const CacheLimits& limits, absl::Time now) {
   CacheUse use;
-  std::vector<EvictionCandidate> candidates = EvictionCandidates();
-  for (const EvictionCandidate& candidate : candidates) {
+  for (const EvictionCandidate& candidate : EvictionCandidates()) {
     ++use.entries;
     use.bytes += candidate.bytes;
   }
+  use.other_bytes = leftovers_.Measure().bytes();
+  const int64_t excess = use.bytes + use.other_bytes - limits.max_bytes;
   if (writable().ok()) {
-    for (const Eviction& eviction :
-         ChooseEvictions(std::move(candidates), limits, now)) {
+    if (limits.max_bytes > 0 && excess > 0) {
+      use.other_bytes -= leftovers_.Trim(excess);
+    }
+    for (const Eviction& eviction : Evictions(limits, now)) {
       if (!EvictOne(eviction)) continue;
       ++use.evicted_entries;
       use.evicted_bytes += eviction.bytes;
@@ -332,7 +346,7 @@ CacheUse EntryStore::Evict(const CacheLimits& limits, absl::Time now) {
   }
   use.entries -= use.evicted_entries;
   use.bytes -= use.evicted_bytes;
-  metrics_.SetUse(use.entries, use.bytes);
+  metrics_.SetUse(use.entries, use.bytes, use.other_bytes);
   return use;
 }
 

@@ -39,6 +39,7 @@
 #include "kernel_cache/entry_removal.h"
 #include "kernel_cache/eviction.h"
 #include "kernel_cache/fact_store.h"
+#include "kernel_cache/leftovers.h"
 #include "metrics/metrics.h"
 
 namespace stoker {
@@ -67,6 +68,7 @@ struct CacheUse {
   int64_t bytes = 0;
   int64_t evicted_entries = 0;
   int64_t evicted_bytes = 0;
+  int64_t other_bytes = 0;  // of all that is no entry
 };
 
 class EntryStore {
@@ -129,8 +131,13 @@ class EntryStore {
 
   // The root's entries, as ChooseEvictions takes them.
   std::vector<EvictionCandidate> EvictionCandidates() const;
-  // Lets go what is beyond the limits and neither pinned nor in use, and says
-  // what is left of the root. Looks at every entry's files' sizes.
+  // What Evict would let go of them, by their size with the notes on them.
+  std::vector<Eviction> Evictions(const CacheLimits& limits,
+                                  absl::Time now) const;
+  // Lets go what is beyond the limits, and says what is left of the root: first
+  // what was set aside and the scratch of the compiler, unless one is at work,
+  // then entries that are neither pinned nor in use. Looks at every file's
+  // size.
   CacheUse Evict(const CacheLimits& limits, absl::Time now);
   // Lets one entry of the root go, with what is known about it. NOT_FOUND,
   // FAILED_PRECONDITION when it is pinned, UNAVAILABLE when it is in use or the
@@ -162,6 +169,7 @@ class EntryStore {
   CacheRoot& root_;
   FactStore& facts_;
   EntryRemoval removal_;
+  Leftovers leftovers_;
   CacheMetrics metrics_;
 
   absl::Mutex mu_;

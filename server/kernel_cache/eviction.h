@@ -11,7 +11,7 @@
 namespace stoker {
 
 struct CacheLimits {
-  int64_t max_bytes = 0;  // of all entries together; 0: no limit
+  int64_t max_bytes = 0;  // of all that is kept together; 0: no limit
   // Since an entry was last looked up.
   absl::Duration max_age = absl::InfiniteDuration();
 };

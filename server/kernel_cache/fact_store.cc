@@ -103,6 +103,7 @@ absl::StatusOr<std::string> FactStore::ReadRecord(
     std::string_view model, const RecordKind& kind) const {
   RETURN_IF_ERROR(CheckModel(model, kind));
   for (const CacheLayer& layer : root_.layers()) {
+    if (layer.is_signed()) continue;  // packs have no records
     absl::StatusOr<std::string> text = ReadAtMost(
         root_.files(),
         absl::StrCat(layer.home(), "/traffic/", FileName(model, kind)),

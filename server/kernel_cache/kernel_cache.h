@@ -28,6 +28,9 @@ class RecentRefusals;
 struct KernelCacheOptions {
   std::string root;
   std::vector<std::string> layers;  // the first one first
+  // Public keys (PEM), of which one must have signed each layer; empty: nobody
+  // need have.
+  std::vector<std::string> trust;
   // Hears of entries that are set aside or passed over; outlives the cache, may
   // be null.
   RecentRefusals* refusals = nullptr;
@@ -35,7 +38,8 @@ struct KernelCacheOptions {
 
 class KernelCache {
  public:
-  // Errors as CacheRoot::Open. `files` and `metrics` outlive the cache.
+  // Errors as PublicKey::Load and CacheRoot::Open. `files` and `metrics`
+  // outlive the cache.
   static absl::StatusOr<std::unique_ptr<KernelCache>> Open(
       const KernelCacheOptions& options, Files& files, MetricRegistry& metrics);
 

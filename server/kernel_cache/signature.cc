@@ -137,6 +137,16 @@ absl::StatusOr<PublicKey> PublicKey::Load(const std::string& path) {
   return PublicHalf(key.get());
 }
 
+absl::StatusOr<std::vector<PublicKey>> PublicKey::LoadAll(
+    const std::vector<std::string>& paths) {
+  std::vector<PublicKey> keys;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(PublicKey key, Load(path));
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
 absl::StatusOr<PublicKey> PublicKey::FromRaw(std::string_view raw) {
   if (raw.size() != kKeyBytes) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -27,6 +27,8 @@ class PublicKey {
  public:
   // INVALID_ARGUMENT when the file holds no Ed25519 public key.
   static absl::StatusOr<PublicKey> Load(const std::string& path);
+  static absl::StatusOr<std::vector<PublicKey>> LoadAll(
+      const std::vector<std::string>& paths);
   // Its 32 bytes.
   static absl::StatusOr<PublicKey> FromRaw(std::string_view raw);
 

@@ -31,12 +31,14 @@ CompileWorkerOptions WorkerOptions(const Options& options) {
   CompileWorkerOptions worker;
   if (!options.compiler_python.empty()) {
     worker.argv = {options.compiler_python, "-m", "compiler.worker"};
+    if (!options.compile_sandbox) worker.argv.emplace_back("--no-sandbox");
   }
   worker.working_folder = options.compiler_folder;
   worker.parallel_jobs = options.compile_jobs;
   worker.job_timeout = options.compile_timeout;
   worker.start_timeout = options.compile_timeout;
   worker.job_memory_bytes = options.compile_memory_bytes;
+  worker.allow_passes = options.allow_passes;
   return worker;
 }
 
@@ -140,6 +142,7 @@ absl::Status Daemon::OpenFiles() {
   absl::StatusOr<std::unique_ptr<KernelCache>> cache =
       KernelCache::Open({.root = options_.cache,
                          .layers = options_.cache_layers,
+                         .trust = options_.trust,
                          .refusals = &refusals_},
                         Files::Real(), metrics_);
   if (!cache.ok()) {
@@ -163,9 +166,12 @@ void Daemon::OpenModels() {
         clock_);
   }
   loader_ = MakeCpuLoader(free_cores_.get());
+  std::vector<std::string> first_run = {"/proc/self/exe", "first-run"};
+  for (const std::string& library : options_.operator_libraries) {
+    first_run.push_back("--operator-library=" + library);
+  }
   first_run_ = std::make_unique<FirstRun>(
-      FirstRun::Options{.argv = {"/proc/self/exe", "first-run"},
-                        .machine = machine_},
+      FirstRun::Options{.argv = std::move(first_run), .machine = machine_},
       cache_->facts());
   ModelManagerOptions options;
   options.poll_interval = options_.repository_poll;

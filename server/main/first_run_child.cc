@@ -3,21 +3,29 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "program/operator_libraries.h"
 #include "runner/artifact_manifest.h"
 #include "runner/executable_loader.h"
+#include "runner/operator_library.h"
+#include "tensor/tensor_file.h"
 
 namespace stoker {
 namespace {
 
 constexpr int kReplyFd = 3;
+constexpr std::string_view kLibrary = "--operator-library=";
 
 Tensor Zeros(const ArtifactInput& input) {
   Shape shape = input.shape;
@@ -48,17 +56,56 @@ absl::Status RunOnZeros(ExecutableLoader& loader, ExecutionContext& context,
   return executable->Run(context, inputs).status();
 }
 
+absl::Status OpenOperatorLibraries(const std::vector<std::string>& texts) {
+  ASSIGN_OR_RETURN(const std::vector<OperatorLibrary> libraries,
+                   AllowOperatorLibraries(texts));
+  for (const OperatorLibrary& library : libraries) {
+    RETURN_IF_ERROR(LoadOperatorLibrary(library));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunEager(ExecutableLoader& loader, ExecutionContext& context,
+                      const std::string& program) {
+  const std::string request((std::istreambuf_iterator<char>(std::cin)),
+                            std::istreambuf_iterator<char>());
+  ASSIGN_OR_RETURN(const NamedTensors named, ParseTensorFile(request));
+  std::vector<Tensor> inputs;
+  for (size_t i = 0; i < named.size(); ++i) {
+    inputs.push_back(named.at(absl::StrCat(i)));
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
+                   loader.OpenEager(program));
+  return eager->Run(context, inputs).status();
+}
+
 }  // namespace
 
 int FirstRunChild(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 2, argv + argc);
+  std::vector<std::string> libraries;
+  auto argument = arguments.begin();
+  while (argument != arguments.end() && argument->starts_with(kLibrary)) {
+    libraries.push_back((argument++)->substr(kLibrary.size()));
+  }
   int threads = 0;
-  if (argc < 5 || !absl::SimpleAtoi(argv[3], &threads) || threads < 1) return 2;
+  if (arguments.end() - argument < 2 ||
+      !absl::SimpleAtoi(argument[1], &threads) || threads < 1) {
+    return 2;
+  }
+  // What is wrong with one is said when a program that calls it is opened.
+  OpenOperatorLibraries(libraries).IgnoreError();
+  const std::string& program = argument[0];
   const std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
-  const auto weights = loader->MapWeights(argv[2]);
   const std::unique_ptr<ExecutionContext> context = loader->NewContext(threads);
-  for (int i = 4; i < argc; ++i) {
+  if (arguments.end() - argument == 2) {
+    RunEager(*loader, *context, program).IgnoreError();
+    return write(kReplyFd, "\n", 1) == 1 ? 0 : 1;
+  }
+  const auto weights = loader->MapWeights(program);
+  for (argument += 2; argument != arguments.end(); ++argument) {
     if (weights.ok()) {
-      RunOnZeros(*loader, *context, *weights, argv[i]).IgnoreError();
+      RunOnZeros(*loader, *context, *weights, *argument).IgnoreError();
     }
     if (write(kReplyFd, "\n", 1) != 1) return 1;
   }

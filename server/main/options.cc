@@ -100,6 +100,7 @@ class CommandLine {
   int64_t cache_mb_ = 0;
   int cache_days_ = 0;
   bool no_checks_ = false;
+  bool no_sandbox_ = false;
 
   CLI::App app_{
       "stokerd serves exported PyTorch programs over gRPC: it compiles each "
@@ -147,6 +148,11 @@ void CommandLine::AddCache() {
                   "read-only folder of compiled artifacts below it; may be "
                   "given again, the first is asked first")
       ->check(CLI::ExistingDirectory);
+  app_.add_option(
+          "--trust", options_.trust,
+          "public key (PEM) that must have signed each --cache-layer, "
+          "or another one that is given; layers are unpacked packs then")
+      ->check(CLI::ExistingFile);
   app_.add_option("--cache-max-mb", cache_mb_,
                   "size at which the least recently used artifacts go; 0: none "
                   "do")
@@ -222,6 +228,12 @@ void CommandLine::AddLifecycle() {
 }
 
 void CommandLine::AddCompiler() {
+  app_.add_flag("--no-compile-sandbox", no_sandbox_,
+                "let compile jobs do what this user can: where the compiler "
+                "lies in a place that the sandbox doesn't know");
+  app_.add_flag("--allow-passes", options_.allow_passes,
+                "run the Python files that model.yaml names under "
+                "compile.passes, which is code of the models' authors");
   app_.add_option("--compiler-python", options_.compiler_python,
                   "Python that has torch 2.11.0")
       ->capture_default_str();
@@ -278,6 +290,7 @@ void CommandLine::Convert() {
   options_.compile_timeout = absl::Seconds(compile_seconds_);
   options_.compile_memory_bytes = compile_mb_ << 20;
   options_.promotion_checks = !no_checks_;
+  options_.compile_sandbox = !no_sandbox_;
   if (options_.frozen) options_.compiler_python.clear();
   options_.cache_limits.max_bytes = cache_mb_ << 20;
   if (cache_days_ > 0)

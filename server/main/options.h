@@ -18,6 +18,7 @@ struct Options {
   std::vector<std::string> operator_libraries;  // "NAME=FILE" each
   std::string cache;                            // the kernel cache's folder
   std::vector<std::string> cache_layers;        // read-only ones below it
+  std::vector<std::string> trust;  // public keys that must have signed those
   CacheLimits cache_limits;
   bool require_cache = false;
   bool warm_only = false;
@@ -40,6 +41,8 @@ struct Options {
   int compile_jobs = 1;
   absl::Duration compile_timeout = absl::Minutes(15);
   int64_t compile_memory_bytes = int64_t{8} << 30;
+  bool allow_passes = false;
+  bool compile_sandbox = true;
   bool promotion_checks = true;
   bool recheck_promotions = false;
 

@@ -54,6 +54,7 @@ constexpr MetricDef kAll[] = {
     kCacheEvictions,
     kCacheEntries,
     kCacheBytes,
+    kCacheOtherBytes,
     kCacheWritable,
     kCacheLockWaitSeconds,
     kCompileSecondsSaved,

@@ -178,7 +178,7 @@ inline constexpr MetricDef kCacheCommits{"stoker_cache_commits_total",
                                          "Commits: ok, duplicate, failed."};
 inline constexpr MetricDef kCacheRejections{
     "stoker_cache_rejections_total", MetricKind::kCounter, "reason",
-    "Entries set aside: manifest, checksum, missing_file, open."};
+    "Entries set aside: manifest, checksum, missing_file, signature, open."};
 inline constexpr MetricDef kCacheEvictions{
     "stoker_cache_evictions_total", MetricKind::kCounter, "reason",
     "Entries let go by limit: age, size."};
@@ -188,6 +188,10 @@ inline constexpr MetricDef kCacheEntries{
 inline constexpr MetricDef kCacheBytes{
     "stoker_cache_bytes", MetricKind::kGauge, "",
     "Bytes of the upper folder's entries, as last counted."};
+inline constexpr MetricDef kCacheOtherBytes{
+    "stoker_cache_other_bytes", MetricKind::kGauge, "",
+    "Bytes of the upper folder besides its entries, as last counted: the "
+    "compiler's scratch, what was set aside, notes, locks."};
 inline constexpr MetricDef kCacheWritable{
     "stoker_cache_writable", MetricKind::kGauge, "",
     "1 when the upper folder could be written at start."};

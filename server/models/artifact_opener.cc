@@ -21,7 +21,7 @@ std::vector<absl::Status> ArtifactOpener::TryInChild(
   if (first_run == nullptr || version_.spec.on_gpu()) {
     return std::vector<absl::Status>(entries.size(), absl::OkStatus());
   }
-  return first_run->Check(version_.spec.program_path, version_.compute_threads,
+  return first_run->Check(version_.spec.HeldPath(), version_.compute_threads,
                           entries, version_.stop);
 }
 
@@ -33,9 +33,13 @@ absl::StatusOr<ArtifactOpener::Opened> ArtifactOpener::Open(
   ASSIGN_OR_RETURN(opened.executables, OpenOnEachThread(entry));
   ASSIGN_OR_RETURN(const DimensionSizes sizes,
                    SizesToRun(step, *opened.executables.front()));
-  ASSIGN_OR_RETURN(
-      opened.first_run,
-      RunOnce(opened.executables, InputsOf(version_.spec, sizes, /*seed=*/0)));
+  const absl::Status ran = version_.made_up.Try(
+      sizes, /*seed=*/0, [&](absl::Span<const Tensor> inputs) -> absl::Status {
+        ASSIGN_OR_RETURN(opened.first_run, RunOnce(opened.executables, inputs));
+        return absl::OkStatus();
+      });
+  // What it refuses it has run on.
+  if (!ran.ok() && !absl::IsInvalidArgument(ran)) return ran;
   return opened;
 }
 

@@ -145,7 +145,8 @@ void BucketCompiles::Submit(const WarmupStep& step) {
       [inbox = inbox_, bucket](absl::StatusOr<CacheEntry> entry) {
         absl::MutexLock lock(&inbox->mu);
         inbox->arrivals.push_back({bucket, std::move(entry)});
-      });
+      },
+      version_.stop);
 }
 
 std::vector<BucketCompiles::Compiled> BucketCompiles::Await() {

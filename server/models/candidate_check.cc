@@ -50,10 +50,24 @@ std::string Reproducer(const ModelSpec& spec, absl::Span<const Tensor> inputs,
 
 }  // namespace
 
+absl::StatusOr<std::vector<Tensor>> CandidateCheck::AcceptedInputs(
+    Executable& form, const DimensionSizes& sizes) const {
+  std::vector<Tensor> accepted;
+  RETURN_IF_ERROR(deps_.made_up->Try(
+      sizes, /*seed=*/0, [&](absl::Span<const Tensor> inputs) {
+        accepted.assign(inputs.begin(), inputs.end());
+        return OnDevice([&](ExecutionContext& context) {
+          return form.Run(context, inputs).status();
+        });
+      }));
+  return accepted;
+}
+
 absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
     Executable& form, const DimensionSizes& sizes,
     const ParityTolerance& tolerance) const {
-  const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
+  ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
+                   AcceptedInputs(form, sizes));
   std::vector<Tensor> outputs[2];
   for (std::vector<Tensor>& one : outputs) {
     RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) -> absl::Status {
@@ -139,36 +153,46 @@ absl::Status CandidateCheck::TryCase(Executable& eager, Executable& candidate,
                                      Evidence& evidence) const {
   const ModelSpec& spec = *deps_.spec;
   Parity& parity = evidence.parity;
-  const std::vector<Tensor> inputs =
-      one.recorded != nullptr ? one.recorded->inputs
-                              : InputsOf(spec, one.sizes.sizes, one.sizes.seed);
   PaddedRun padded(*deps_.layout);
+  std::vector<Tensor> inputs;
   ParityRun run;
-  bool refused = false;  // by eager
-  const absl::Status ran =
-      OnDevice([&](ExecutionContext& context) -> absl::Status {
-        ASSIGN_OR_RETURN(
-            run, RunParityCase(
-                     inputs,
-                     [&](absl::Span<const Tensor> given) {
-                       auto answer = eager.Run(context, given);
-                       refused = absl::IsInvalidArgument(answer.status());
-                       return answer;
-                     },
-                     [&](absl::Span<const Tensor> given) {
-                       absl::StatusOr<RunResult> answer;
-                       context.WithPoisonedMemory([&] {
-                         answer = one.sizes.padded
-                                      ? padded.Run(candidate, context, given,
-                                                   one.sizes.sizes, bucket)
-                                      : candidate.Run(context, given);
-                       });
-                       return answer;
-                     },
-                     ToleranceOf(spec)));
-        return absl::OkStatus();
-      });
-  if (refused && one.recorded != nullptr) return absl::OkStatus();
+  absl::Status ran;
+  // INVALID_ARGUMENT when eager refuses them.
+  const auto run_on = [&](absl::Span<const Tensor> tried) -> absl::Status {
+    inputs.assign(tried.begin(), tried.end());
+    absl::Status refused;
+    ran = OnDevice([&](ExecutionContext& context) -> absl::Status {
+      ASSIGN_OR_RETURN(
+          run, RunParityCase(
+                   inputs,
+                   [&](absl::Span<const Tensor> given) {
+                     auto answer = eager.Run(context, given);
+                     if (absl::IsInvalidArgument(answer.status())) {
+                       refused = answer.status();
+                     }
+                     return answer;
+                   },
+                   [&](absl::Span<const Tensor> given) {
+                     absl::StatusOr<RunResult> answer;
+                     context.WithPoisonedMemory([&] {
+                       answer = one.sizes.padded
+                                    ? padded.Run(candidate, context, given,
+                                                 one.sizes.sizes, bucket)
+                                    : candidate.Run(context, given);
+                     });
+                     return answer;
+                   },
+                   ToleranceOf(spec)));
+      return absl::OkStatus();
+    });
+    return refused;
+  };
+  if (one.recorded != nullptr) {
+    if (!run_on(one.recorded->inputs).ok()) return absl::OkStatus();
+  } else {
+    RETURN_IF_ERROR(
+        deps_.made_up->Try(one.sizes.sizes, one.sizes.seed, run_on));
+  }
   RETURN_IF_ERROR(ran);
   ParityCase& found = parity.cases.emplace_back();
   found.seed = one.sizes.seed;
@@ -203,7 +227,7 @@ absl::Status CandidateCheck::Arbitrate(absl::Span<const Tensor> inputs,
                                        const ParityRun& run,
                                        ParityCase& found) const {
   const absl::StatusOr<std::vector<Tensor>> exact =
-      deps_.reference->Run(deps_.spec->program_path, inputs, deps_.stop);
+      deps_.reference->Run(deps_.spec->HeldPath(), inputs, deps_.stop);
   if (!exact.ok() && !absl::IsFailedPrecondition(exact.status())) {
     // What was killed, or never began, is no evidence against the candidate.
     return absl::Status(
@@ -271,7 +295,8 @@ absl::StatusOr<Profit> CandidateCheck::Measure(
 absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
     Executable& incumbent, Executable& candidate, const DimensionSizes& sizes,
     const ProfitOptions& options) const {
-  const std::vector<Tensor> inputs = InputsOf(*deps_.spec, sizes, 0);
+  ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
+                   AcceptedInputs(incumbent, sizes));
   ProfitMeasurement measured;
   const MonotonicTime start = deps_.clock->Now();
   while (!IsEnough(measured, deps_.clock->Now() - start, options)) {
@@ -305,16 +330,18 @@ absl::Status CandidateCheck::ProvePadding(Executable& eager,
   if (!unsteady.empty()) return absl::OkStatus();
   PaddedRun padded(*deps_.layout);
   for (const PaddedSizes& one : along) {
-    const std::vector<Tensor> inputs = InputsOf(spec, one.sizes, 0);
     Comparison found;
-    RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) -> absl::Status {
-      ASSIGN_OR_RETURN(const RunResult exact, eager.Run(context, inputs));
-      ASSIGN_OR_RETURN(const RunResult filled,
-                       padded.Run(eager, context, inputs, one.sizes, bucket));
-      found = CompareOutputs(exact.outputs, filled.outputs, ToleranceOf(spec),
-                             {"as it is", "padded"});
-      return absl::OkStatus();
-    }));
+    const auto compare_on = [&](absl::Span<const Tensor> inputs) {
+      return OnDevice([&](ExecutionContext& context) -> absl::Status {
+        ASSIGN_OR_RETURN(const RunResult exact, eager.Run(context, inputs));
+        ASSIGN_OR_RETURN(const RunResult filled,
+                         padded.Run(eager, context, inputs, one.sizes, bucket));
+        found = CompareOutputs(exact.outputs, filled.outputs, ToleranceOf(spec),
+                               {"as it is", "padded"});
+        return absl::OkStatus();
+      });
+    };
+    RETURN_IF_ERROR(deps_.made_up->Try(one.sizes, /*seed=*/0, compare_on));
     if (found.equal) continue;
     const bool batch = spec.batch_dimension == one.dimension;
     const std::vector<std::string> names = spec.DimensionNames();

@@ -18,6 +18,7 @@
 #include "batching/batch_layout.h"
 #include "batching/batcher.h"
 #include "models/device_threads.h"
+#include "models/made_up_inputs.h"
 #include "models/reference_run.h"
 #include "planning/parity_cases.h"
 #include "promotion/parity_check.h"
@@ -37,6 +38,7 @@ class CandidateCheck {
   struct Deps {
     const ModelSpec* spec = nullptr;
     const BatchLayout* layout = nullptr;
+    const MadeUpInputs* made_up = nullptr;
     const DeviceThreads* device_threads = nullptr;
     Clock* clock = nullptr;
     const ReferenceRun* reference = nullptr;  // null: tolerances alone judge
@@ -100,6 +102,9 @@ class CandidateCheck {
   // difference is empty then. An error: it said nothing.
   absl::Status Arbitrate(absl::Span<const Tensor> inputs, const ParityRun& run,
                          ParityCase& found) const;
+  // Inputs of these sizes that `form` doesn't refuse.
+  absl::StatusOr<std::vector<Tensor>> AcceptedInputs(
+      Executable& form, const DimensionSizes& sizes) const;
   // Empty, or how two runs of `form` on the same inputs differ by more than
   // `tolerance`.
   absl::StatusOr<std::string> Indeterminacy(

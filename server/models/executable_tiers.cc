@@ -50,7 +50,18 @@ BatchRunner::Outcome ExecutableTiers::Run(ExecutionContext& context, int thread,
   }
   absl::StatusOr<std::shared_ptr<Executable>> eager = Eager(thread);
   if (!eager.ok()) return {eager.status(), "eager"};
-  return {(*eager)->Run(context, inputs), (*eager)->tier()};
+  return RunOf(**eager, context, inputs);
+}
+
+BatchRunner::Outcome ExecutableTiers::RunOf(
+    Executable& executable, ExecutionContext& context,
+    absl::Span<const Tensor> inputs) const {
+  BatchRunner::Outcome outcome{executable.Run(context, inputs),
+                               executable.tier()};
+  if (!outcome.result.ok()) {
+    outcome.result = spec_.ByItsName(outcome.result.status());
+  }
+  return outcome;
 }
 
 std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
@@ -62,15 +73,14 @@ std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
   const bool dynamic = index >= buckets();
   const MonotonicTime start =
       dynamic ? deps_.clock->Now() : MonotonicTime::InfinitePast();
-  BatchRunner::Outcome outcome{compiled->Run(context, inputs),
-                               compiled->tier()};
+  BatchRunner::Outcome outcome = RunOf(*compiled, context, inputs);
   if (outcome.tier == "graph" && !outcome.result.ok() &&
       !absl::IsUnavailable(outcome.result.status())) {
     // Memory, or what else: what it was captured of has all that it needs.
     DropGraph(index, "failed", outcome.result.status().ToString());
     compiled = slot.compiled(thread);
     if (compiled == nullptr) return outcome;  // lost meanwhile
-    outcome = {compiled->Run(context, inputs), compiled->tier()};
+    outcome = RunOf(*compiled, context, inputs);
   }
   if (outcome.result.ok()) {
     if (dynamic) {
@@ -108,10 +118,11 @@ int ExecutableTiers::DynamicFor(int thread,
 
 absl::Status ExecutableTiers::MapWeights() {
   for (OnDevice& device : devices_) {
-    ASSIGN_OR_RETURN(device.weights,
-                     device.place.loader->MapWeights(spec_.program_path));
+    auto weights = device.place.loader->MapWeights(spec_.HeldPath());
+    if (!weights.ok()) return spec_.ByItsName(weights.status());
+    device.weights = *std::move(weights);
   }
-  return absl::OkStatus();
+  return spec_.CheckUnchanged();
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
@@ -119,7 +130,10 @@ absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
   std::shared_ptr<Executable>& eager = eager_[DeviceOf(thread)];
   if (eager == nullptr) {
     const DevicePlace& place = device(thread).place;
-    ASSIGN_OR_RETURN(eager, place.loader->OpenEager(spec_.program_path));
+    auto opened = place.loader->OpenEager(spec_.HeldPath());
+    if (!opened.ok()) return spec_.ByItsName(opened.status());
+    RETURN_IF_ERROR(spec_.CheckUnchanged());
+    eager = *std::move(opened);
     log::Info("{}: eager tier opened{}", spec_.Label(),
               spec_.on_gpu() ? " on " + place.name : "");
   }

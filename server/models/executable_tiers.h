@@ -106,6 +106,9 @@ class ExecutableTiers {
   int buckets() const { return static_cast<int>(spec_.buckets.size()); }
   // False while it opens, too.
   bool EagerIsOpen() const ABSL_LOCKS_EXCLUDED(eager_mu_);
+  // With errors for who knows the program by its name.
+  BatchRunner::Outcome RunOf(Executable& executable, ExecutionContext& context,
+                             absl::Span<const Tensor> inputs) const;
   // nullopt: nothing is compiled there, or it was lost just now.
   std::optional<BatchRunner::Outcome> RunCompiled(
       ExecutionContext& context, int thread, int index,

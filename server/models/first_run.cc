@@ -4,11 +4,14 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/communicate.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 #include "planning/note_names.h"
+#include "tensor/tensor_file.h"
 
 namespace stoker {
 namespace {
@@ -72,6 +75,50 @@ std::vector<absl::Status> FirstRun::Check(const std::string& program,
   RunChildren(program, threads, entries, stop, results);
   EndTurn();
   return results;
+}
+
+absl::Status FirstRun::CheckEager(const Program& program, int threads,
+                                  absl::Span<const Tensor> inputs,
+                                  const std::stop_token& stop) {
+  if (!TakeTurn(stop)) return absl::CancelledError("stopping");
+  const ArtifactId eager{ArtifactKey({{"eager", program.digest}}),
+                         program.weights_digest};
+  absl::Status status;
+  if (!IsKnown(eager)) {
+    status = RunEagerChild(program, threads, inputs, stop);
+    if (status.ok()) Note(eager);
+  }
+  EndTurn();
+  return status;
+}
+
+absl::Status FirstRun::RunEagerChild(const Program& program, int threads,
+                                     absl::Span<const Tensor> inputs,
+                                     const std::stop_token& stop) {
+  NamedTensors numbered;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    numbered.emplace(absl::StrCat(i), inputs[i]);
+  }
+  ASSIGN_OR_RETURN(const std::string request, TensorFileBytes(numbered));
+  Subprocess::Options child_options{.argv = options_.argv};
+  child_options.argv.push_back(program.path);
+  child_options.argv.push_back(absl::StrCat(threads));
+  auto child = Subprocess::Start(child_options);
+  if (!child.ok()) {
+    log::Warn("a program is not tried in a child process first: {}",
+              std::string(child.status().message()));
+    return absl::OkStatus();
+  }
+  const std::stop_callback kill(stop, [&child] { (*child)->Kill(); });
+  const Conversation heard =
+      Communicate(**child, request, options_.eager_time_limit);
+  if (stop.stop_requested()) return absl::CancelledError("stopping");
+  if (absl::StrContains(heard.reply, '\n')) return absl::OkStatus();
+  const std::string how =
+      absl::StrCat("its first eager run, in a child process: ", heard.end);
+  return absl::StrContains(heard.end, "(Killed)")
+             ? absl::ResourceExhaustedError(how)
+             : absl::InternalError(how);
 }
 
 void FirstRun::RunChildren(const std::string& program, int threads,

@@ -125,7 +125,7 @@ absl::StatusOr<GraphCapture::Captured> GraphCapture::CaptureOnEachThread(
     const WarmupStep& step, size_t threads, int64_t max_bytes) const {
   Clock& clock = *version_.deps.clock;
   const std::vector<Tensor> inputs =
-      InputsOf(version_.spec, step.sizes.sizes, /*seed=*/0);
+      version_.made_up.Of(step.sizes.sizes, /*seed=*/0);
   Captured captured;
   std::vector<int64_t> device_bytes(version_.deps.placement.places.size(), 0);
   for (size_t thread = 0; thread < threads; ++thread) {

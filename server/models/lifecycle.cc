@@ -17,6 +17,21 @@ namespace {
 // How much of the record of a model's traffic a crash may cost.
 constexpr absl::Duration kTrafficInterval = absl::Seconds(30);
 
+// Whether what a load failed for may be otherwise in a while, with the same
+// files.
+bool MayPass(const absl::Status& failure) {
+  return absl::IsResourceExhausted(failure) || absl::IsUnavailable(failure) ||
+         absl::IsDeadlineExceeded(failure) || absl::IsAborted(failure);
+}
+
+absl::Duration LoadBackoff(int failed_before) {
+  absl::Duration backoff = kMinLoadBackoff;
+  for (int i = 0; i < failed_before && backoff < kMaxLoadBackoff; ++i) {
+    backoff *= 2;
+  }
+  return std::min(backoff, kMaxLoadBackoff);
+}
+
 bool IsOver(VersionState state) {
   return state == VersionState::kUnloaded || state == VersionState::kFailed;
 }
@@ -61,6 +76,7 @@ MonotonicTime Lifecycle::Step() {
                      : MonotonicTime::InfiniteFuture();
   }
   EndDrains();
+  RetryLoads();
   Reconcile();
   Forget();
   Publish();
@@ -68,6 +84,8 @@ MonotonicTime Lifecycle::Step() {
   for (const auto& managed : versions_) {
     if (managed->state == VersionState::kDraining) {
       next = std::min(next, managed->drain_until);
+    } else if (managed->wanted) {
+      next = std::min(next, managed->retry_at);
     }
   }
   return next;
@@ -178,6 +196,22 @@ void Lifecycle::Rebucket() {
   versions_.insert(versions_.end(), successors.begin(), successors.end());
 }
 
+void Lifecycle::RetryLoads() {
+  std::vector<std::shared_ptr<Managed>> successors;
+  for (const auto& managed : versions_) {
+    if (!managed->wanted || deps_.clock->Now() < managed->retry_at) continue;
+    managed->wanted = false;
+    managed->replaced = true;
+    const std::shared_ptr<Managed> successor =
+        NewManaged(managed->model, managed->version);
+    successor->spec = managed->spec;
+    successor->replacement = managed->replacement;
+    successor->failed_loads = managed->failed_loads;
+    successors.push_back(successor);
+  }
+  versions_.insert(versions_.end(), successors.begin(), successors.end());
+}
+
 std::shared_ptr<const ModelSpec> Lifecycle::BetterBuckets(
     const Managed& managed) {
   std::shared_ptr<const ModelSpec> better =
@@ -230,7 +264,14 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
 void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
   if (managed.state != VersionState::kLoading) return;  // unloaded meanwhile
   if (!status.ok()) {
-    Transition(managed, VersionState::kFailed, std::string(status.message()));
+    std::string reason(status.message());
+    if (MayPass(status)) {
+      const absl::Duration backoff = LoadBackoff(managed.failed_loads++);
+      managed.retry_at = deps_.clock->Now() + backoff;
+      absl::StrAppend(&reason, "; tried again in ",
+                      absl::FormatDuration(backoff));
+    }
+    Transition(managed, VersionState::kFailed, std::move(reason));
     managed.running->Stop(MonotonicTime::InfinitePast());
     managed.loader.Join();
     managed.running.reset();

@@ -35,6 +35,9 @@ namespace stoker {
 
 // How long requests may hold a version that something else took the place of.
 inline constexpr absl::Duration kReplacedVersionDrain = absl::Seconds(30);
+// After a load that failed for want of memory, say; doubled with each in a row.
+inline constexpr absl::Duration kMinLoadBackoff = absl::Seconds(1);
+inline constexpr absl::Duration kMaxLoadBackoff = absl::Minutes(1);
 
 struct LifecycleOptions {
   absl::Duration poll_interval =
@@ -91,6 +94,9 @@ class Lifecycle {
     std::shared_ptr<ModelVersion> held;
     std::weak_ptr<ModelVersion> holders;  // of `held`, when it drains
     MonotonicTime drain_until = MonotonicTime::InfiniteFuture();
+    int failed_loads = 0;  // in a row, its predecessors' included
+    // When one that failed for want of something is tried again.
+    MonotonicTime retry_at = MonotonicTime::InfiniteFuture();
     Thread loader;
   };
 
@@ -103,6 +109,9 @@ class Lifecycle {
   // their buckets are compiled.
   void Rebucket();
   std::shared_ptr<const ModelSpec> BetterBuckets(const Managed& managed);
+  // Those whose load failed for want of something that may be there by now are
+  // loaded once more, when their time has come.
+  void RetryLoads();
   // Carries out the policy's actions.
   void Reconcile();
   void Load(const std::shared_ptr<Managed>& managed);

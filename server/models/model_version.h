@@ -90,6 +90,7 @@ class ModelVersion final : private BatchRunner {
   const std::vector<std::string> input_names_;
   const std::vector<WarmupStep> plan_;
   const BatchLayout layout_;
+  const MadeUpInputs made_up_;
 
   // Own synchronisation.
   std::stop_source stop_;  // of the warm-up

@@ -8,25 +8,12 @@
 #include "batching/batch.h"
 #include "batching/scatter.h"
 #include "planning/parity_cases.h"
-#include "promotion/seeded_inputs.h"
 
 namespace stoker {
 namespace {
 
 // Of a dimension that the program leaves open.
 constexpr int64_t kUnboundedTestSize = 2;
-
-InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes) {
-  InputDomain domain;
-  domain.dtype = input.dtype;
-  domain.shape = ShapeOf(input, sizes);
-  domain.normal = IsFloating(input.dtype) && !input.range.has_value();
-  if (input.range.has_value()) {
-    domain.low = input.range->first;
-    domain.high = input.range->second;
-  }
-  return domain;
-}
 
 }  // namespace
 
@@ -70,15 +57,6 @@ std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
     return !executable.Takes(ShapesOf(spec, one));
   });
   return sizes;
-}
-
-std::vector<Tensor> InputsOf(const ModelSpec& spec,
-                             absl::Span<const int64_t> sizes, uint64_t seed) {
-  std::vector<InputDomain> domains;
-  for (const InputSpec& input : spec.inputs) {
-    domains.push_back(Domain(input, sizes));
-  }
-  return SeededInputs(domains, seed);
 }
 
 absl::StatusOr<RunResult> PaddedRun::Run(Executable& executable,

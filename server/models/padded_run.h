@@ -1,6 +1,5 @@
 // Runs a model on inputs of any sizes that a bucket holds, as the batcher
-// would: padded up to the bucket, and its outputs cut back. And the made-up
-// inputs to run it on.
+// would: padded up to the bucket, and its outputs cut back.
 //
 // Not thread-safe; runs on the thread that owns the ExecutionContext.
 #pragma once
@@ -32,10 +31,6 @@ std::vector<Tensor> ShapesOf(const ModelSpec& spec,
 std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
                                        std::vector<DimensionSizes> sizes,
                                        const Executable& executable);
-
-// Inputs of these sizes, from the ranges that the spec declares.
-std::vector<Tensor> InputsOf(const ModelSpec& spec,
-                             absl::Span<const int64_t> sizes, uint64_t seed);
 
 class PaddedRun {
  public:

@@ -8,6 +8,7 @@
 #include "batching/batcher.h"
 #include "models/device_threads.h"
 #include "models/executable_tiers.h"
+#include "models/made_up_inputs.h"
 #include "models/version_deps.h"
 #include "planning/warmup_plan.h"
 #include "repository/model_spec.h"
@@ -19,6 +20,7 @@ struct VersionParts {
   const VersionDeps& deps;
   const std::vector<WarmupStep>& plan;
   const BatchLayout& layout;
+  const MadeUpInputs& made_up;
   int compute_threads;  // of each device thread
   ExecutableTiers& tiers;
   Batcher& batcher;

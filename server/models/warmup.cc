@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
+#include "models/first_run.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
 #include "planning/parity_cases.h"
@@ -46,6 +47,7 @@ Warmup::Warmup(const VersionParts& version)
       opener_(version),
       check_({.spec = &version.spec,
               .layout = &version.layout,
+              .made_up = &version.made_up,
               .device_threads = &version.device_threads,
               .clock = version.deps.clock,
               .reference = version.deps.reference,
@@ -146,26 +148,41 @@ absl::Status Warmup::RequireCache(
 
 absl::Status Warmup::ProveEager() {
   const ModelSpec& spec = version_.spec;
-  ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, version_.tiers.Eager());
   DimensionSizes sizes;
   for (const DimensionSpec& dimension : spec.dimensions) {
     sizes.push_back(dimension.min);
   }
   const ShapeBucket smallest =
       spec.buckets.empty() ? ShapeBucket{sizes} : spec.buckets.front();
-  const std::vector<Tensor> inputs = InputsOf(spec, smallest.sizes, 0);
+  RETURN_IF_ERROR(TryEagerInChild(smallest.sizes));
+  ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, version_.tiers.Eager());
   const std::shared_ptr<Executable> one[] = {eager};
-  absl::Status ran = opener_.RunOnce(one, inputs).status();
+  const auto run_on = [&](absl::Span<const Tensor> inputs) {
+    return opener_.RunOnce(one, inputs).status();
+  };
+  absl::Status ran = version_.made_up.Try(smallest.sizes, /*seed=*/0, run_on);
   if (ran.ok()) ran = ProvePadding(*eager);
-  if (absl::IsInvalidArgument(ran)) {
-    // The seeded values were refused, not the program: it ran.
-    log::Warn(
-        "{}: seeded inputs were refused by eager, set 'range' in "
-        "model.yaml: {}",
-        spec.Label(), Std(ran.message()));
+  if (!absl::IsInvalidArgument(ran)) return ran;
+  if (spec.unproved) {
+    log::Warn("{}: ready, though its eager form was not seen to run: {}",
+              spec.Label(), Std(ran.message()));
     return absl::OkStatus();
   }
-  return ran;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "its eager form refuses every input that was made up for it: ",
+      ran.message(),
+      "; say in model.yaml what 'range' the inputs are in, or 'unproved: true' "
+      "if it answers requests all the same"));
+}
+
+absl::Status Warmup::TryEagerInChild(const DimensionSizes& sizes) {
+  FirstRun* const first_run = version_.deps.first_run;
+  const ModelSpec& spec = version_.spec;
+  if (first_run == nullptr || spec.on_gpu()) return absl::OkStatus();
+  return first_run->CheckEager(
+      {spec.program_digest, spec.weights_digest, spec.HeldPath()},
+      version_.compute_threads, version_.made_up.Of(sizes, /*seed=*/0),
+      version_.stop);
 }
 
 absl::Status Warmup::ProvePadding(Executable& eager) {

@@ -73,6 +73,8 @@ class Warmup {
   // Returns when the device has had nothing to do for a while, be it for this
   // model or another, at `latest`, or when stopped.
   void AwaitQuiet(MonotonicTime latest) const;
+  // In a child process, where that was never done on this machine.
+  absl::Status TryEagerInChild(const DimensionSizes& sizes);
   // FAILED_PRECONDITION when what model.yaml says of padding is wrong.
   absl::Status ProvePadding(Executable& eager);
 

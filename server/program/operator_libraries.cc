@@ -1,7 +1,5 @@
 #include "program/operator_libraries.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
@@ -40,18 +38,9 @@ absl::Status CheckOwner(const std::string& path, FileInfo::Type type) {
   if (info.type != type) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
   }
-  if (info.owner != geteuid() && info.owner != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(path, " belongs to user ", info.owner, ", expected ",
-                     geteuid(), " or 0: its code would run here"));
-  }
-  if ((info.permissions & 022) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        path,
-        " may be written by others: its code would run here, 'chmod go-w ",
-        path, "' keeps them out"));
-  }
-  return absl::OkStatus();
+  return CheckOnlyOwnerWrites(
+      info, absl::StrCat(path, ", which code that runs here is read from,"),
+      /*root_may_own=*/true, "0755");
 }
 
 absl::StatusOr<OperatorLibrary> ReadOperatorLibrary(std::string_view text) {

@@ -139,6 +139,18 @@ std::string ProgramDigest(const ProgramArchive& archive,
   return hash.Hex();
 }
 
+std::string ContentDigest(const ProgramArchive& archive) {
+  std::string lines;
+  for (const std::string member :
+       {"data/constants/model_constants_config.json",
+        "data/weights/model_weights_config.json", "models/model.json"}) {
+    const auto content = archive.zip()->View(archive.folder() + member);
+    if (!content.ok()) continue;
+    absl::StrAppend(&lines, Sha256Hex(*content), "  ", member, "\n");
+  }
+  return Sha256Hex(lines);
+}
+
 std::string WeightsDigest(const ProgramArchive& archive) {
   const ZipArchive& zip = *archive.zip();
   // The folder's name is not part of it.

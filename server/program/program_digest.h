@@ -23,6 +23,11 @@ namespace stoker {
 std::string ProgramDigest(const ProgramArchive& archive,
                           const ProgramSignature& signature);
 
+// What of the file the compiler reads, by its bytes: two exports of one program
+// may differ in it. A compile that says what it has read is compared with this:
+// content_digest in compiler/program/archive.py.
+std::string ContentDigest(const ProgramArchive& archive);
+
 // SHA-256 over the names, sizes and CRC-32s of the members that hold weights
 // and constants, which are not read.
 std::string WeightsDigest(const ProgramArchive& archive);

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
 #include "program/dim_expr_parser.h"
+#include "program/input_ranges.h"
 #include "program/json_cursor.h"
 #include "program/leaf_names.h"
 #include "program/limits.h"
@@ -239,6 +240,8 @@ class SignatureReader {
   }
 
   absl::Status ReadInputs() {
+    const std::map<std::string, IntegerRange> ranges =
+        InputRanges(program_.value());
     for (size_t i = 0; i < input_tensors_.size(); ++i) {
       ProgramTensor& input = read_.inputs[i];
       ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(input_tensors_[i]));
@@ -252,6 +255,10 @@ class SignatureReader {
             absl::StrCat("an expression at axis ", axis));
       }
       RETURN_IF_ERROR(CheckContiguous(meta, input));
+      const auto range = ranges.find(input_tensors_[i]);
+      const bool is_wide =
+          input.dtype == DataType::kInt32 || input.dtype == DataType::kInt64;
+      if (range != ranges.end() && is_wide) input.range = range->second;
     }
     return absl::OkStatus();
   }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +19,9 @@ struct ProgramTensor {
   std::string name;  // the author's, case kept
   DataType dtype = DataType::kFp32;
   std::vector<DimExpr> dims;
+  // Of an integer input: the values that the operators which take it leave it,
+  // closed; unset: nothing is known.
+  std::optional<std::pair<int64_t, int64_t>> range;
 };
 
 // One symbol of the exported graph.

@@ -37,6 +37,8 @@ class ZipArchive {
       const std::string& path);
 
   const std::string& path() const { return path_; }
+  // As MappedFile says.
+  std::string held_path() const { return file_->held_path(); }
   // Whether the views have shown what the file held when it was opened. One
   // that somebody has touched since is compared with its checksums, once each
   // time: a second for each few gigabytes.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "promotion/half_float.h"
@@ -138,6 +139,66 @@ void Fill(const InputDomain& domain, SplitMix64& random, Buffer& buffer) {
   }
 }
 
+// Calls `with` with the elements as what they are; half precision is left out.
+template <typename With>
+void AsElements(DataType dtype, Buffer& buffer, const With& with) {
+  switch (dtype) {
+    case DataType::kInt32:
+      return with(reinterpret_cast<int32_t*>(buffer.data()));
+    case DataType::kInt64:
+      return with(reinterpret_cast<int64_t*>(buffer.data()));
+    case DataType::kFp32:
+      return with(reinterpret_cast<float*>(buffer.data()));
+    case DataType::kFp64:
+      return with(reinterpret_cast<double*>(buffer.data()));
+    default:
+      return;
+  }
+}
+
+void SortRows(const InputDomain& domain, Buffer& buffer) {
+  if (domain.shape.empty() || buffer.size() == 0) return;
+  const auto rows = static_cast<size_t>(ElementCount(domain.shape).value_or(0) /
+                                        domain.shape.back());
+  const auto width = static_cast<size_t>(domain.shape.back());
+  AsElements(domain.dtype, buffer, [&](auto* values) {
+    for (size_t row = 0; row < rows; ++row) {
+      std::sort(values + row * width, values + (row + 1) * width);
+    }
+  });
+}
+
+void OutweighByDiagonal(const InputDomain& domain, Buffer& buffer) {
+  const size_t rank = domain.shape.size();
+  if (rank < 2 || buffer.size() == 0 || !IsFloating(domain.dtype) ||
+      domain.shape[rank - 1] != domain.shape[rank - 2]) {
+    return;
+  }
+  const auto n = static_cast<size_t>(domain.shape[rank - 1]);
+  const auto matrices =
+      static_cast<size_t>(ElementCount(domain.shape).value_or(0)) / (n * n);
+  AsElements(domain.dtype, buffer, [&](auto* values) {
+    using Value = std::remove_reference_t<decltype(*values)>;
+    for (size_t m = 0; m < matrices; ++m, values += n * n) {
+      for (size_t i = 0; i < n; ++i) {
+        for (size_t j = 0; j < i; ++j) values[j * n + i] = values[i * n + j];
+        values[i * n + i] += static_cast<Value>(n);
+      }
+    }
+  });
+}
+
+void Arrange(const InputDomain& domain, Buffer& buffer) {
+  switch (domain.pattern) {
+    case InputDomain::Pattern::kAny:
+      return;
+    case InputDomain::Pattern::kAscending:
+      return SortRows(domain, buffer);
+    case InputDomain::Pattern::kDiagonal:
+      return OutweighByDiagonal(domain, buffer);
+  }
+}
+
 }  // namespace
 
 std::vector<Tensor> SeededInputs(absl::Span<const InputDomain> domains,
@@ -152,6 +213,7 @@ std::vector<Tensor> SeededInputs(absl::Span<const InputDomain> domains,
     // of those before it.
     SplitMix64 random(streams.Next());
     Fill(domain, random, buffer);
+    Arrange(domain, buffer);
     Tensor tensor;
     tensor.dtype = domain.dtype;
     tensor.shape = domain.shape;

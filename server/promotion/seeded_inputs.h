@@ -16,6 +16,13 @@ struct InputDomain {
   double low = 0;
   double high = 1;      // closed range; integers and booleans use it rounded
   bool normal = false;  // floating point from N(0,1), range ignored
+  enum class Pattern {
+    kAny,
+    kAscending,  // along the last axis
+    kDiagonal,   // floating square matrices, of the last two axes, are
+                 // symmetric, and their diagonal outweighs the rest
+  };
+  Pattern pattern = Pattern::kAny;
 };
 
 // Deterministic in (domains, seed): splitmix64, one stream per input; a normal

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -88,8 +89,18 @@ void ReadPasses(const YamlValue& value, const std::string& folder,
   if (named.empty() || named.extension() != ".py") {
     return value.Error("a Python file, from the folder of model.yaml");
   }
-  spec.passes_path =
-      std::filesystem::absolute(std::filesystem::path(folder) / named).string();
+  // Wherever links lead: what is beside model.yaml is the author's, the rest of
+  // the host is not.
+  std::error_code missing;
+  const std::filesystem::path root =
+      std::filesystem::weakly_canonical(folder, missing);
+  const std::filesystem::path path =
+      std::filesystem::weakly_canonical(root / named, missing);
+  if (std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first !=
+      root.end()) {
+    return value.Error("a file in the folder of model.yaml");
+  }
+  spec.passes_path = path.string();
   absl::StatusOr<std::string> digest = Sha256File(spec.passes_path);
   if (!digest.ok()) {
     return value.Error("a file that can be read",

@@ -1,11 +1,34 @@
 #include "repository/model_spec.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "program/zip_archive.h"
 
 namespace stoker {
 
 std::string ModelSpec::Label() const {
   return absl::StrCat(name, ":", version);
+}
+
+std::string ModelSpec::HeldPath() const {
+  return program_file == nullptr ? program_path : program_file->held_path();
+}
+
+absl::Status ModelSpec::ByItsName(const absl::Status& status) const {
+  return absl::Status(
+      status.code(),
+      absl::StrReplaceAll(status.message(), {{HeldPath(), program_path}}));
+}
+
+absl::Status ModelSpec::CheckUnchanged() const {
+  if (program_file == nullptr || program_file->Unchanged()) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(
+      absl::StrCat(program_path,
+                   " was written to since it was read: put another program "
+                   "into another version's folder, or replace the file by a "
+                   "rename"));
 }
 
 std::vector<std::string> ModelSpec::DimensionNames() const {

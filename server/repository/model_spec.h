@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "tensor/device.h"
 #include "tensor/dim_expr.h"
@@ -18,6 +20,8 @@
 #include "tensor/tensor.h"
 
 namespace stoker {
+
+class ZipArchive;
 
 // A dynamic dimension of the program: one symbol of the exported graph.
 struct DimensionSpec {
@@ -34,8 +38,9 @@ struct InputSpec {
   std::vector<DimExpr> dims;
   double pad_value =
       0;  // fills the padded part of every paddable axis but the batch axis
-  // Closed range that seeded test inputs are drawn from; unset: integers 0..1,
-  // floating point from a standard normal distribution.
+  // Closed range that seeded test inputs are drawn from: model.yaml's, or what
+  // the program's operators leave it; unset: integers 0..1, floating point from
+  // a standard normal distribution.
   std::optional<std::pair<double, double>> range;
 };
 
@@ -112,9 +117,13 @@ struct GraphSpec {
 struct ModelSpec {
   std::string name;
   int64_t version = 1;
-  std::string program_path;    // .../model.pt2
+  std::string program_path;  // .../model.pt2
+  // The file that the rest of this was read from, held open: another one may
+  // have its name by now. Null: there is none (in a test).
+  std::shared_ptr<const ZipArchive> program_file;
   std::string program_digest;  // SHA-256 of the canonical graph, without
                                // metadata and weights
+  std::string content_digest;  // of what of the file the compiler reads
   std::string weights_digest;  // identity of the weights' content
   int64_t weights_bytes = 0;
   // Name and digest of the operator libraries that the program needs.
@@ -133,6 +142,8 @@ struct ModelSpec {
   // default ones then.
   bool auto_buckets = false;
   ReadyWhen ready_when = ReadyWhen::kWarm;
+  // Ready though eager refuses all that was made up to see it run.
+  bool unproved = false;
   Unmatched unmatched = Unmatched::kEager;
   // Where it runs; either the processor alone or GPUs.
   std::vector<Device> devices = {Device{}};
@@ -151,6 +162,14 @@ struct ModelSpec {
   std::string Label() const;
   std::vector<std::string> DimensionNames() const;
   bool on_gpu() const { return devices.front().is_gpu(); }
+  // By which whoever reads the program reads `program_file`, in this process
+  // and in others, while that is held.
+  std::string HeldPath() const;
+  // OK, or what went wrong by that path, by the name that people know.
+  absl::Status ByItsName(const absl::Status& status) const;
+  // DATA_LOSS when somebody has written to the file since it was read, so that
+  // the digests here are not about what it holds. Costs 0.3 us.
+  absl::Status CheckUnchanged() const;
 };
 
 }  // namespace stoker

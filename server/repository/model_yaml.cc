@@ -38,7 +38,7 @@ const std::vector<std::string>& FieldNames() {
       "inputs",     "buckets",          "unmatched",      "compile",
       "threads",    "instances",        "cpus",           "numa_node",
       "weight",     "dynamic_batching", "parity",         "device",
-      "graphs"};
+      "graphs",     "unproved"};
   return *names;
 }
 
@@ -64,6 +64,9 @@ class SpecEditor {
     if (const YamlValue* value = Find("ready_when")) {
       const bool eager = value->Choice({"eager", "warm"}) == 0;
       spec_.ready_when = eager ? ReadyWhen::kEager : ReadyWhen::kWarm;
+    }
+    if (const YamlValue* value = Find("unproved")) {
+      spec_.unproved = value->Bool().value_or(false);
     }
     if (const YamlValue* value = Find("unmatched")) {
       const bool reject = value->Choice({"eager", "reject"}) == 1;

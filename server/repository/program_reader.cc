@@ -53,7 +53,9 @@ absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path) {
   ASSIGN_OR_RETURN(ProgramSignature program, ReadSignature(*archive));
   ModelSpec spec;
   spec.program_path = pt2_path;
+  spec.program_file = archive->zip();
   spec.program_digest = ProgramDigest(*archive, program);
+  spec.content_digest = ContentDigest(*archive);
   spec.weights_digest = WeightsDigest(*archive);
   spec.weights_bytes = archive->weights_bytes();
   spec.operator_libraries = archive->operator_libraries();
@@ -63,6 +65,7 @@ absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path) {
     added.name = std::move(input.name);
     added.dtype = input.dtype;
     added.dims = std::move(input.dims);
+    if (input.range.has_value()) added.range.emplace(*input.range);
   }
   for (ProgramTensor& output : program.outputs) {
     spec.outputs.push_back({.name = std::move(output.name),

@@ -12,12 +12,12 @@
 #include <ATen/ops/nanmedian_native.h>
 #include <ATen/ops/native_batch_norm_native.h>
 #include <ATen/ops/native_group_norm_native.h>
-#include <torch/library.h>
 
 #include <cstdint>
 #include <optional>
 #include <tuple>
-#include <utility>
+
+#include "runner/replaced_kernels.h"
 
 namespace stoker {
 namespace {
@@ -166,40 +166,32 @@ at::Tensor UpsampleOfCopy(const at::Tensor& self, at::IntArrayRef output_size,
       scale_h, scale_w);
 }
 
-// The dispatcher warns of kernels that are replaced.
-class NoWarnings : public c10::WarningHandler {
-  void process(const c10::Warning& /*warning*/) override {}
-};
-
-// Kernels stay replaced for as long as the library lives.
-torch::Library* ReplaceUncheckedKernels() {
-  NoWarnings none;
-  c10::WarningUtils::WarningHandlerGuard guard(&none);
-  auto* library = new torch::Library(torch::Library::IMPL, "aten",
-                                     c10::DispatchKey::CPU, __FILE__, __LINE__);
-  library->impl("lcm", Lcm);
-  library->impl("lcm_", LcmInPlace);
-  library->impl("median.dim_values", MedianOfCopy<at::native::median_out_cpu>);
-  library->impl("nanmedian.dim_values",
-                MedianOfCopy<at::native::nanmedian_out_cpu>);
-  library->impl("native_group_norm", GroupNorm);
-  library->impl("native_batch_norm", BatchNorm);
-  library->impl("_native_batch_norm_legit", BatchNormLegit);
-  library->impl("_native_batch_norm_legit.no_stats", BatchNormLegitNoStats);
-  library->impl("_batch_norm_with_update", BatchNormWithUpdate);
-  library->impl("_scaled_dot_product_flash_attention_for_cpu", FlashAttention);
-  library->impl("_upsample_bilinear2d_aa", UpsampleOfCopy);
-  library->impl("_fft_r2c", FftR2c);
-  library->impl("_fft_c2r", FftC2r);
-  library->impl("_fft_c2c", FftC2c);
-  return library;
+bool ReplaceUncheckedKernels() {
+  ReplaceCpuKernels([](torch::Library& library) {
+    library.impl("lcm", Lcm);
+    library.impl("lcm_", LcmInPlace);
+    library.impl("median.dim_values", MedianOfCopy<at::native::median_out_cpu>);
+    library.impl("nanmedian.dim_values",
+                 MedianOfCopy<at::native::nanmedian_out_cpu>);
+    library.impl("native_group_norm", GroupNorm);
+    library.impl("native_batch_norm", BatchNorm);
+    library.impl("_native_batch_norm_legit", BatchNormLegit);
+    library.impl("_native_batch_norm_legit.no_stats", BatchNormLegitNoStats);
+    library.impl("_batch_norm_with_update", BatchNormWithUpdate);
+    library.impl("_scaled_dot_product_flash_attention_for_cpu", FlashAttention);
+    library.impl("_upsample_bilinear2d_aa", UpsampleOfCopy);
+    library.impl("_fft_r2c", FftR2c);
+    library.impl("_fft_c2r", FftC2r);
+    library.impl("_fft_c2c", FftC2c);
+  });
+  return true;
 }
 
 }  // namespace
 
 void CheckKernelsArguments() {
-  static const torch::Library* const library = ReplaceUncheckedKernels();
-  static_cast<void>(library);
+  static const bool replaced = ReplaceUncheckedKernels();
+  static_cast<void>(replaced);
 }
 
 }  // namespace stoker

@@ -2,11 +2,12 @@
 
 #include <ATen/ops/_embedding_bag_forward_only_native.h>
 #include <ATen/ops/_embedding_bag_native.h>
-#include <torch/library.h>
 
 #include <cstdint>
 #include <optional>
 #include <tuple>
+
+#include "runner/replaced_kernels.h"
 
 namespace stoker {
 namespace {
@@ -54,28 +55,20 @@ Outputs Checked(const at::Tensor& weight, const at::Tensor& indices,
                 per_sample_weights, include_last_offset, padding_idx);
 }
 
-// The dispatcher warns of kernels that are replaced.
-class Silent : public c10::WarningHandler {
-  void process(const c10::Warning& /*warning*/) override {}
-};
-
-// Kernels stay replaced for as long as the library lives.
-torch::Library* ReplaceKernels() {
-  Silent silent;
-  c10::WarningUtils::WarningHandlerGuard guard(&silent);
-  auto* library = new torch::Library(torch::Library::IMPL, "aten",
-                                     c10::DispatchKey::CPU, __FILE__, __LINE__);
-  library->impl("_embedding_bag", Checked<at::native::_embedding_bag_cpu>);
-  library->impl("_embedding_bag_forward_only",
-                Checked<at::native::_embedding_bag_forward_only_cpu>);
-  return library;
+bool ReplaceEmbeddingBags() {
+  ReplaceCpuKernels([](torch::Library& library) {
+    library.impl("_embedding_bag", Checked<at::native::_embedding_bag_cpu>);
+    library.impl("_embedding_bag_forward_only",
+                 Checked<at::native::_embedding_bag_forward_only_cpu>);
+  });
+  return true;
 }
 
 }  // namespace
 
 void MakeEmbeddingBagsSafe() {
-  static const torch::Library* const library = ReplaceKernels();
-  static_cast<void>(library);
+  static const bool replaced = ReplaceEmbeddingBags();
+  static_cast<void>(replaced);
 }
 
 }  // namespace stoker

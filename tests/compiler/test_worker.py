@@ -27,7 +27,9 @@ pytestmark = pytest.mark.slow
 class Worker:
     """A running worker; `events` are read one line at a time."""
 
-    def __init__(self, scratch: Path, module: str = "compiler.worker", **environment: str) -> None:
+    def __init__(
+        self, scratch: Path, module: str = "compiler.worker", *arguments: str, **environment: str
+    ) -> None:
         receive, send = os.pipe()
         command = [
             sys.executable,
@@ -37,6 +39,7 @@ class Worker:
             str(send),
             "--scratch",
             str(scratch),
+            *arguments,
         ]
         self.process = subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[send], env={**os.environ, **environment}
@@ -112,11 +115,13 @@ def request_of(compiler: Compiler, program: tuple[Path, str]) -> Any:
 
 def test_a_start_makes_headers_beside_the_first_job(tmp_path: Path, request_of: Any) -> None:
     """Nobody waits for them before they are needed, and code of its own, which nobody would run, is not compiled."""
-    calls, complaints = tmp_path / "calls", tmp_path / "complaints"
+    scratch = tmp_path / "scratch"
+    written = scratch / "headers"  # a job can write here
+    written.mkdir(parents=True)
+    calls, complaints = written / "calls", written / "complaints"
     compiler = tmp_path / "g++"
     compiler.write_text(f'#!/bin/sh\necho "$@" >>{calls}\nexec g++ -Winvalid-pch "$@" 2>>{complaints}\n')
     compiler.chmod(0o700)
-    scratch = tmp_path / "scratch"
     worker = Worker(scratch, STOKER_CXX=str(compiler))
     assert not list(scratch.glob("headers/*/*.gch"))
     worker.send(request_of(id=1, scratch=str(scratch), factors=factors_of_a_daemon()))
@@ -325,7 +330,8 @@ def test_closing_stdin_ends_the_worker_and_its_jobs(scratch: Path, request_of: A
 def test_the_driver_of_a_gpu_is_left_to_the_jobs(scratch: Path, request_of: Any, tmp_path: Path) -> None:
     """A process that has called the driver can't hand it on by a fork. The driver here only says who
     called it: torch loads it in any case."""
-    record = tmp_path / "called"
+    record = scratch / "inductor/called"  # a job can write here
+    record.unlink(missing_ok=True)
     source = tmp_path / "driver.c"
     calls = "cuInit cuGetProcAddress cuGetProcAddress_v2 cuDriverGetVersion cuGetExportTable".split()
     source.write_text(

@@ -53,8 +53,9 @@ class FakeCompiler : public Compiler {
     thread_.Join();
   }
 
-  void Submit(CompileRequest request, Progress progress, Done done) override
-      ABSL_LOCKS_EXCLUDED(mu_) {
+  using Compiler::Submit;
+  void Submit(CompileRequest request, Progress progress, Done done,
+              std::stop_token /*stop*/) override ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     asked_.push_back(request.bucket);
     jobs_.push_back({std::move(request), std::move(progress), std::move(done)});

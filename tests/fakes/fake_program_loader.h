@@ -3,12 +3,14 @@
 //
 //   FakeProgramLoader loader;
 //   loader.Refuse("/models/rows/2/model.pt2");
+//   loader.Refuse("/models/rows/2/model.pt2", absl::UnavailableError("later"));
+//   loader.Admit("/models/rows/2/model.pt2");
 //
 // Thread-safe.
 #pragma once
 
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -23,16 +25,22 @@ class FakeProgramLoader : public TorchlessLoader {
   explicit FakeProgramLoader(FakeExecutable::Script compiled = AsTheyCame)
       : compiled_(std::move(compiled)) {}
 
-  void Refuse(const std::string& program) ABSL_LOCKS_EXCLUDED(mu_) {
+  void Refuse(const std::string& program,
+              const absl::Status& why = absl::InternalError("not a program"))
+      ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    refused_.insert(program);
+    refused_[program] = why;
+  }
+  void Admit(const std::string& program) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    refused_.erase(program);
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       const std::string& program) override ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    if (refused_.contains(program)) {
-      return absl::InternalError("not a program: " + program);
+    if (const auto why = refused_.find(program); why != refused_.end()) {
+      return why->second;
     }
     return std::make_shared<FakeExecutable>("eager", AsTheyCame);
   }
@@ -45,7 +53,7 @@ class FakeProgramLoader : public TorchlessLoader {
  private:
   const FakeExecutable::Script compiled_;
   absl::Mutex mu_;
-  std::set<std::string> refused_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, absl::Status> refused_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

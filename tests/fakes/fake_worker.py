@@ -63,7 +63,7 @@ class Worker:
         self.send(event="failed", id=job["id"], kind=kind, message=message, seconds=0.5)
 
     def done(self, job: Job) -> None:
-        self.send(event="done", id=job["id"], phases=PHASES, seconds=7.5)
+        self.send(event="done", id=job["id"], phases=PHASES, seconds=7.5, attest=attested(job))
 
     def phase(self, job: Job, name: str) -> None:
         self.send(event="phase", id=job["id"], phase=name)
@@ -84,6 +84,23 @@ class Worker:
     def wait_at(self, gate: str) -> None:
         with open(self.scratch / gate, "rb") as opened:
             opened.read()
+
+
+def attested(job: Job) -> dict[str, str]:
+    """As the compiler does, of the program that lies there, where there is one."""
+    if not os.path.exists(job["program"]):
+        return {}
+    from compiler.job.recipe import RECIPE
+    from compiler.program import archive
+
+    opened = archive.Archive(job["program"])
+    for member in (archive.CONSTANTS_CONFIG, archive.WEIGHTS_CONFIG, archive.GRAPH):
+        opened.read(member, 1 << 30)
+    return {
+        "program": opened.content_digest(),
+        "recipe": RECIPE,
+        "torch.git": job["factors"].get("torch.git", ""),
+    }
 
 
 def ok(worker: Worker, job: Job) -> None:
@@ -173,6 +190,11 @@ def no_manifest(worker: Worker, job: Job) -> None:
     worker.done(job)
 
 
+def other_program(worker: Worker, job: Job) -> None:
+    worker.stage(job)
+    worker.send(event="done", id=job["id"], phases=PHASES, seconds=7.5, attest={"program": "another"})
+
+
 def wrong_key(worker: Worker, job: Job) -> None:
     worker.stage(job, key="0" * 64)
     worker.done(job)
@@ -212,6 +234,7 @@ JOBS: dict[str, Callable[[Worker, Job], None]] = {
     "missing-file": missing_file,
     "no-manifest": no_manifest,
     "wrong-key": wrong_key,
+    "other-program": other_program,
     "spam": spam,
     "refuse": failing("refused", "an unguarded check is left in the code"),
     "error": failing("error", "g++: fatal error: no input files"),

@@ -68,14 +68,17 @@ def test_passes_and_options(
     root = repository("mlp")
     (root / "mlp/passes.py").write_text("def apply(graph):\n    graph.eliminate_dead_code()\n")
     write_yaml(root / "mlp", **BUCKET, compile={"passes": "passes.py", "options": {"epilogue_fusion": False}})
-    with start(root, "--no-promotion-checks") as daemon, daemon.client() as client:
-        daemon.wait_ready()
-        x = rows(3)
-        np.testing.assert_allclose(
-            infer(client, x), eager("mlp", {"x": torch.from_numpy(x)})["y"].numpy(), atol=1e-5
-        )
-        assert daemon.metric("stoker_tier_requests_total", tier="aot") == 1
-        assert daemon.stop() == 0
+    flags = ["--no-promotion-checks", "--allow-passes"]
+    # What is compiled is in the cache for those, too, who may not compile it.
+    for allowed in (flags, flags[:1]):
+        with start(root, *allowed) as daemon, daemon.client() as client:
+            daemon.wait_ready()
+            x = rows(3)
+            np.testing.assert_allclose(
+                infer(client, x), eager("mlp", {"x": torch.from_numpy(x)})["y"].numpy(), atol=1e-5
+            )
+            assert daemon.metric("stoker_tier_requests_total", tier="aot") == 1
+            assert daemon.stop() == 0
     found = factors(kept / "kernels", root)
     assert found["inductor.epilogue_fusion"] == "false" and re.fullmatch("[0-9a-f]{64}", found["passes"])
 
@@ -100,7 +103,7 @@ def test_levers_that_the_compiler_cannot_pull_cost_the_compile_only(
     if source is not None:
         (root / "mlp/passes.py").write_text(source)
     write_yaml(root / "mlp", **BUCKET, compile=levers)
-    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
+    with start(root, "--allow-passes", cache=fresh_cache) as daemon, daemon.client() as client:
         daemon.wait_ready()
         assert infer(client, rows(2)).shape == (2, 4)
         (line,) = [line for line in daemon.log().splitlines() if "stays on eager" in line]
@@ -187,6 +190,22 @@ def apply(graph):
 """
 
 
+def test_passes_run_only_where_that_is_allowed(
+    repository: Callable[..., Path], start: Callable[..., Daemon], fresh_cache: Path
+) -> None:
+    root = repository("mlp")
+    trace = root / "trace"
+    (root / "mlp/passes.py").write_text(f"open({str(trace)!r}, 'w')\ndef apply(graph):\n    pass\n")
+    write_yaml(root / "mlp", **BUCKET, compile={"passes": "passes.py"})
+    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        assert infer(client, rows(2)).shape == (2, 4)
+        (line,) = [line for line in daemon.log().splitlines() if "stays on eager" in line]
+        assert "passes.py, which is code of the model's author: stokerd was started without --allow-passes" in line
+        assert daemon.stop() == 0
+    assert not trace.exists()
+
+
 def test_recorded_requests_show_what_made_up_inputs_do_not(
     repository: Callable[..., Path], start: Callable[..., Daemon], fresh_cache: Path
 ) -> None:
@@ -199,7 +218,7 @@ def test_recorded_requests_show_what_made_up_inputs_do_not(
         daemon.wait_ready()
         infer(client, 1000 * rows(3))
         assert daemon.stop() == 0
-    with start(root, cache=fresh_cache) as daemon, daemon.client() as client:
+    with start(root, "--allow-passes", cache=fresh_cache) as daemon, daemon.client() as client:
         daemon.wait_ready()
         assert "stays on eager (parity): recorded request 0, batch=3 padded" in daemon.log()
         assert daemon.metric("stoker_promotions_total", outcome="parity") == 1
@@ -208,7 +227,7 @@ def test_recorded_requests_show_what_made_up_inputs_do_not(
     cases = json.loads(evidence)[0]["verdict"]["cases"]
     assert [case.get("recorded", False) for case in cases].count(True) == 1
     write_yaml(root / "mlp", **levers)
-    with start(root, cache=fresh_cache) as daemon:
+    with start(root, "--allow-passes", cache=fresh_cache) as daemon:
         daemon.wait_ready()
         assert daemon.metric("stoker_promotions_total", outcome="promoted") == 1
         assert daemon.stop() == 0

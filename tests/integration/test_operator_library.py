@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,7 +17,9 @@ import pytest
 import torch
 from torch import nn
 
+from tests.integration.clients import check_mlp
 from tests.integration.daemon import REPO, STOKERD, Daemon, ctl
+from tests.integration.test_bad_models import index
 from tests.integration.wire import raw_request, read, refusal, stub
 
 
@@ -28,6 +31,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("library")
     folder.chmod(0o755)
     (folder / "mine.cc").write_text(source)
+    (folder / "command").write_text(command)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # of python, in the command
     subprocess.run(
         ["bash", "-e"], input=command, cwd=folder, env=os.environ | {"PATH": path}, text=True, check=True, timeout=300
@@ -64,6 +68,33 @@ def test_programs_call_its_operators(
         # It isn't compiled, and says why.
         assert "operator 'torch.ops.mine.squash.default'" in daemon.log()
         assert daemon.metric("stoker_bucket_state", model="squashed", state="eager") == 1
+
+
+def test_an_operator_that_ends_the_process_ends_a_childs(
+    models: Path, library: Path, repository, start: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    manual = (library.parent / "mine.cc").read_text()
+    deadly = tmp_path / "library"
+    deadly.mkdir(mode=0o755)
+    source, changed = deadly / "mine.cc", re.sub(r"return ([^;]*);", r"__builtin_trap(); return \1;", manual, count=1)
+    assert changed != manual
+    source.write_text(changed)
+    build = (library.parent / "command").read_text()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-e"], input=build, cwd=deadly, env=os.environ | {"PATH": path}, text=True, check=True, timeout=300
+    )
+    root = repository("mlp")
+    shutil.copytree(models / "squashed", root / "squashed")
+    cache = tmp_path / "cache"
+    with start(root, f"--operator-library=mine={deadly}/libmine.so", "--no-compile", cache=cache) as daemon:
+        daemon.wait_ready()
+        with daemon.client() as client:
+            check_mlp(client)
+        state, reason = index(daemon)["squashed"]
+        assert state == "UNAVAILABLE"
+        assert "its first eager run, in a child process: killed by signal 4" in reason
+        assert daemon.stop() == 0
 
 
 def test_without_it_the_program_is_refused_with_what_to_do(models: Path, start: Callable[..., Daemon]) -> None:

@@ -505,8 +505,10 @@ COLD_START = dashboard(
     ),
     line(
         "Cache size",
-        "Bytes of the upper folder's entries. Near --cache-max-mb old ones go; near the volume's size, set that option.",
-        query("sum by (instance) (stoker_cache_bytes{$f})", "{{instance}}"),
+        "Bytes of the upper folder's entries, and of all else in it. Near --cache-max-mb together, things go; near the "
+        "volume's size, set that option.",
+        query("sum by (instance) (stoker_cache_bytes{$f})", "{{instance}} entries"),
+        query("sum by (instance) (stoker_cache_other_bytes{$f})", "{{instance}} other"),
         unit="bytes",
     ),
     line(

@@ -10,7 +10,9 @@
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -120,9 +122,11 @@ class CompileBrokerTest : public testing::Test {
             .march = "x86-64-v3",
             .simdlen = 256};
   }
-  std::unique_ptr<Ticket> Submit(const CompileRequest& request) {
+  std::unique_ptr<Ticket> Submit(const CompileRequest& request,
+                                 std::stop_token stop = {}) {
     auto ticket = std::make_unique<Ticket>();
-    broker_->Submit(request, ticket->progress(), ticket->done());
+    broker_->Submit(request, ticket->progress(), ticket->done(),
+                    std::move(stop));
     return ticket;
   }
   // The same key fails at once when it is parked; one that is not is compiled

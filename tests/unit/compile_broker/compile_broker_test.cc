@@ -111,6 +111,65 @@ TEST_F(CompileBrokerTest, OneKeyIsCompiledOnceForAllWhoAsk) {
   EXPECT_THAT(Journal("job"), SizeIs(1));
 }
 
+TEST_F(CompileBrokerTest, WhatNobodyWantsAnyMoreIsNotCompiled) {
+  StartBroker(Options());
+  const CompileRequest first = Request("gated", "first");
+  const std::string gate = MakeGate(first);
+  std::stop_source leaver, other;
+  auto running = Submit(first, leaver.get_token());
+  ASSERT_TRUE(running->Saw("load"));
+  auto unwanted = Submit(Request("ok", "unwanted"), leaver.get_token());
+  auto shared = Submit(Request("ok", "shared"), leaver.get_token());
+  auto sharer = Submit(Request("ok", "shared"), other.get_token());
+  ASSERT_TRUE(sharer->Saw("wait"));
+  leaver.request_stop();
+  EXPECT_EQ(unwanted->Code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(shared->Code(), absl::StatusCode::kCancelled);
+  // One that was asked for too late is not begun either.
+  auto late = Submit(Request("ok", "late"), leaver.get_token());
+  EXPECT_EQ(late->Code(), absl::StatusCode::kCancelled);
+  OpenGate(gate);
+  EXPECT_TRUE(running->Result().ok()) << "what runs is worth keeping";
+  EXPECT_TRUE(sharer->Result().ok());
+  EXPECT_THAT(Journal("job"), ElementsAre("job gated first", "job ok shared"));
+}
+
+TEST_F(CompileBrokerTest, CodeOfTheModelsAuthorRunsOnlyWhereThatIsAllowed) {
+  StartBroker(Options());
+  CompileRequest request = Request("ok");
+  request.passes_path = "/models/ok/passes.py";
+  auto ticket = Submit(request);
+  EXPECT_EQ(ticket->Code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(ticket->Message(), HasSubstr("/models/ok/passes.py"));
+  EXPECT_THAT(ticket->Message(), HasSubstr("--allow-passes"));
+  EXPECT_THAT(Journal("job"), IsEmpty());
+  broker_.reset();
+  CompileWorkerOptions options = Options();
+  options.allow_passes = true;
+  StartBroker(options);
+  EXPECT_TRUE(Submit(request)->Result().ok());
+}
+
+TEST_F(CompileBrokerTest, WhatIsNotWhatWasAskedForIsNotCommitted) {
+  StartBroker(Options());
+  CompileRequest request = Request("other-program");
+  request.attest = {{"program", "this one"}};
+  for (int i = 0; i < 3; ++i) {
+    auto ticket = Submit(request);
+    EXPECT_EQ(ticket->Code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(ticket->Message(), HasSubstr("program is \"another\", expected "
+                                             "this one"));
+  }
+  EXPECT_EQ(Queue("parked"), 0) << "the key is not at fault";
+  EXPECT_THAT(cache_->entries().Keys(), IsEmpty());
+  EXPECT_THAT(StagedFolders(), IsEmpty());
+  // A worker that does not say what it compiled is not believed, either.
+  request.program_path = "/models/ok.pt2";
+  auto ticket = Submit(request);
+  EXPECT_EQ(ticket->Code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(ticket->Message(), HasSubstr("program is not said"));
+}
+
 TEST_F(CompileBrokerTest, AnEntryThatIsThereByNowNeedsNoWorker) {
   StartBroker(Options());
   ASSERT_TRUE(Submit(Request("ok"))->Result().ok());

@@ -47,6 +47,33 @@ TEST(WorkerProtocolTest, AJobIsOneLineWithEveryMember) {
   EXPECT_EQ(job, expected);
 }
 
+TEST(WorkerProtocolTest, ADoneJobSaysWhatWasCompiled) {
+  const auto reply = ParseReply(
+      R"({"event": "done", "id": 7, "attest": {"program": "abc", "n": 3}})");
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_THAT(reply->attest, ElementsAre(Pair("program", "abc")));
+  CompileRequest request = SomeRequest();
+  EXPECT_TRUE(CheckAttested(request, *reply).ok()) << "nothing is asked for";
+  request.attest = {{"program", "abc"}};
+  EXPECT_TRUE(CheckAttested(request, *reply).ok());
+  request.attest = {{"program", "abc"}, {"recipe", "r"}};
+  const absl::Status unsaid = CheckAttested(request, *reply);
+  EXPECT_EQ(unsaid.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(unsaid.message()),
+              HasSubstr("minilm:1 [batch=8]: what was compiled is not what the "
+                        "key describes: recipe is not said, expected r"));
+}
+
+TEST(WorkerProtocolTest, FailuresNameTheProgramAsPeopleDo) {
+  CompileRequest request = SomeRequest();
+  request.program_path = "/proc/1/fd/9";
+  request.program_name = "/models/minilm/1/model.pt2";
+  EXPECT_THAT(
+      std::string(FailureStatus(request, "error", "/proc/1/fd/9: no member 'x'")
+                      .message()),
+      HasSubstr("error: /models/minilm/1/model.pt2: no member 'x'"));
+}
+
 TEST(WorkerProtocolTest, EmptyMapsAreObjectsAndNamesNeedNotBeUtf8) {
   CompileRequest request = SomeRequest();
   request.sizes.clear();

@@ -141,22 +141,23 @@ TEST_F(EntryStoreTest, QuarantineOfAnEntryThatCannotBeOpened) {
 
 TEST_F(EntryStoreTest, CommitRefusesWhatDoesNotFitItsManifest) {
   const auto cache = Open();
-  const auto commit = [&](const std::function<void(std::string)>& spoil) {
-    const std::string folder = *cache->entries().NewStagingFolder(key_);
-    StageArtifact(folder, key_);
-    spoil(folder);
-    const absl::Status status = cache->entries().Commit(key_, folder).status();
-    EXPECT_TRUE(fs::exists(root_ + "/v1/staging"));
-    cache->entries().Abandon(folder);
-    return status;
-  };
+  const auto commit =
+      [&](const std::function<void(const std::string&)>& spoil) {
+        const std::string folder = *cache->entries().NewStagingFolder(key_);
+        StageArtifact(folder, key_);
+        spoil(folder);
+        absl::Status status = cache->entries().Commit(key_, folder).status();
+        EXPECT_TRUE(fs::exists(root_ + "/v1/staging"));
+        cache->entries().Abandon(folder);
+        return status;
+      };
   const absl::Status refusals[] = {
-      commit([](std::string f) { WriteBytes(f + "/model.so", "half"); }),
-      commit([](std::string f) { fs::remove(f + "/model.so"); }),
-      commit([](std::string f) { fs::remove(f + "/manifest.json"); }),
-      commit([](std::string f) { fs::remove_all(f); }),
-      commit([](std::string f) { WriteBytes(f + "/left.tmp", "x"); }),
-      commit([&](std::string f) { StageArtifact(f, other_key_); })};
+      commit([](const std::string& f) { WriteBytes(f + "/model.so", "half"); }),
+      commit([](const std::string& f) { fs::remove(f + "/model.so"); }),
+      commit([](const std::string& f) { fs::remove(f + "/manifest.json"); }),
+      commit([](const std::string& f) { fs::remove_all(f); }),
+      commit([](const std::string& f) { WriteBytes(f + "/left.tmp", "x"); }),
+      commit([&](const std::string& f) { StageArtifact(f, other_key_); })};
   for (const absl::Status& refusal : refusals) {
     EXPECT_EQ(refusal.code(), absl::StatusCode::kFailedPrecondition) << refusal;
     EXPECT_THAT(std::string(refusal.message()), HasSubstr(key_.hex()));
@@ -164,7 +165,7 @@ TEST_F(EntryStoreTest, CommitRefusesWhatDoesNotFitItsManifest) {
   EXPECT_EQ(Commits("failed"), 6);
   EXPECT_FALSE(fs::exists(EntryPath(key_)));
   EXPECT_THAT(Names("staging"), IsEmpty());
-  EXPECT_TRUE(commit([](std::string) {}).ok());
+  EXPECT_TRUE(commit([](const std::string&) {}).ok());
 }
 
 TEST_F(EntryStoreTest, CommitTakesOnlyItsOwnStagingFolders) {
@@ -316,6 +317,58 @@ TEST_F(EntryStoreTest, EvictionKeepsTheLockFileOfWhoeverCompilesTheKey) {
   EXPECT_EQ(Names("locks").size(), 1u);
 }
 
+TEST_F(EntryStoreTest, TheLimitIsOfAllThatLiesInTheFolder) {
+  const auto cache = Open();
+  EntryStore& entries = cache->entries();
+  ASSERT_TRUE(Commit(*cache, key_).ok());
+  const fs::path scratch = entries.scratch_folder();
+  constexpr int64_t kPiece = 100'000;
+  const auto put = [&](const fs::path& folder, int hours_old) {
+    fs::create_directories(folder);
+    ASSERT_TRUE(
+        Files::Real().Write(folder / "file", std::string(kPiece, 'x')).ok());
+    fs::last_write_time(folder, fs::file_time_type::clock::now() -
+                                    std::chrono::hours(hours_old));
+  };
+  put(scratch / "headers/older", 2);
+  put(scratch / "headers/newer", 1);
+  put(scratch / "inductor", 3);
+  put(fs::path(root_) / "v1/quarantine/bad", 0);
+  const auto evict = [&](int64_t max_bytes) {
+    return entries.Evict({.max_bytes = max_bytes}, absl::InfiniteFuture());
+  };
+  const CacheUse all = evict(0);
+  EXPECT_EQ(all.entries, 1);
+  EXPECT_GE(all.other_bytes, 4 * kPiece);
+  EXPECT_LT(all.other_bytes, 5 * kPiece);
+  EXPECT_EQ(Count(metric::kCacheOtherBytes, {}),
+            static_cast<double>(all.other_bytes));
+  const int64_t everything = all.bytes + all.other_bytes;
+  evict(everything);
+  EXPECT_TRUE(fs::exists(scratch / "headers/older")) << "it fits";
+
+  // While a compile worker lives what it works with stays.
+  fs::create_directories(scratch / "work/1");
+  auto worker = Files::Real().TryLock(scratch / "work/1/lock");
+  ASSERT_TRUE(worker.ok() && *worker != nullptr);
+  const CacheUse busy = evict(everything - 3 * kPiece);
+  EXPECT_EQ(busy.entries, 1);
+  EXPECT_THAT(Names("quarantine"), testing::IsEmpty());
+  EXPECT_TRUE(fs::exists(scratch / "headers/older"));
+  worker->reset();
+
+  // The oldest headers first, then what else there is, then entries.
+  evict(everything - 2 * kPiece);
+  EXPECT_FALSE(fs::exists(scratch / "headers/older"));
+  EXPECT_TRUE(fs::exists(scratch / "headers/newer"));
+  const CacheUse little = evict(everything - 4 * kPiece);
+  EXPECT_FALSE(fs::exists(scratch / "headers/newer"));
+  EXPECT_FALSE(fs::exists(scratch / "inductor"));
+  EXPECT_EQ(little.entries, 1);
+  EXPECT_EQ(evict(1).entries, 0);
+  EXPECT_THAT(Names("staging"), testing::IsEmpty());
+}
+
 TEST_F(EntryStoreTest, OneEntryIsRemovedUnlessItIsUsedOrPinned) {
   const auto cache = Open();
   EntryStore& entries = cache->entries();
@@ -343,6 +396,7 @@ TEST_F(EntryStoreTest, ManyThreadsOnTwoCachesAgree) {
   std::atomic<int> wrong = 0;
   {
     std::vector<Thread> threads;
+    threads.reserve(4);
     for (int t = 0; t < 4; ++t) {
       threads.emplace_back("worker", [&, t] {
         KernelCache& cache = t % 2 == 0 ? *first : *second;

@@ -81,7 +81,7 @@ class PackFixture : public testing::Test {
 
   static ArtifactKey Add(KernelCache& cache, const KeyFactors& factors,
                          const ArtifactFiles& files = SmallArtifact()) {
-    const ArtifactKey key(factors);
+    ArtifactKey key(factors);
     const std::string folder = *cache.entries().NewStagingFolder(key);
     StageArtifact(folder, key, files);
     WriteBytes(folder + "/manifest.json", PackManifest(factors, files));

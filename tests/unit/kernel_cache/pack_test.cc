@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernel_cache/entry_check.h"
@@ -15,6 +19,7 @@ namespace stoker {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -194,6 +199,104 @@ TEST_F(PackTest, PolicyDecidesWhoseCodeComesIn) {
   EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(wrong.message(), HasSubstr("signature: expected one that key " +
                                          ours.Public()->Fingerprint()));
+}
+
+// As tar does.
+void Unpack(const std::string& pack, const std::string& folder) {
+  for (const auto& [name, content] : FilesOf(ReadBytes(pack))) {
+    const std::filesystem::path path = std::filesystem::path(folder) / name;
+    std::filesystem::create_directories(path.parent_path());
+    WriteBytes(path, content);
+  }
+}
+
+TEST_F(PackTest, OfASignedLayerNothingCountsButWhatWasSigned) {
+  const SigningKey ours = MakeKey("ours.pem");
+  const SigningKey theirs = MakeKey("theirs.pem");
+  const auto public_key = [&](const std::string& name) {
+    std::string path = folder_ / (name + ".pub");
+    EXPECT_EQ(
+        std::system(("openssl pkey -pubout -in " +
+                     std::string(folder_ / (name + ".pem")) + " -out " + path)
+                        .c_str()),
+        0);
+    return path;
+  };
+  const std::vector<std::string> trust = {public_key("ours")};
+  auto source = FullCache("a");
+  const auto unpacked = [&](const SigningKey* signer, const std::string& name) {
+    Unpack(Export(*source, signer, name + ".pack"), folder_ / name);
+    return std::string(folder_ / name);
+  };
+  const std::string layer = unpacked(&ours, "signed");
+  int caches = 0;
+  const auto open = [&](const std::string& path) {
+    return KernelCache::Open({.root = folder_ / absl::StrCat("c", ++caches),
+                              .layers = {path},
+                              .trust = trust},
+                             Files::Real(), metrics_);
+  };
+  for (const auto& [path, words] :
+       {std::pair(unpacked(nullptr, "unsigned"), std::string("not signed")),
+        std::pair(unpacked(&theirs, "theirs"),
+                  "unknown key " + theirs.Public()->Fingerprint()),
+        std::pair(std::string(folder_ / "a"),
+                  std::string("expected an unpacked pack that is signed"))}) {
+    const absl::Status refused = open(path).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied) << path;
+    EXPECT_THAT(std::string(refused.message()),
+                AllOf(HasSubstr("layer " + path), HasSubstr(words)));
+  }
+
+  const auto cache = open(layer);
+  ASSERT_TRUE(cache.ok()) << cache.status();
+  EntryStore& entries = (*cache)->entries();
+  FactStore& facts = (*cache)->facts();
+  EXPECT_TRUE(entries.Lookup(key8_).has_value());
+  EXPECT_EQ(facts.ReadNote(key8_, kVerdict), "{\"promote\":true}");
+  EXPECT_EQ(facts.NoteNames(key8_).size(), 2u);
+
+  // Whoever can write there, while it is in use: other code with a manifest and
+  // a seal that fit, another entry, another verdict, one more.
+  const std::string entry = EntryFolderIn(layer, key8_);
+  const ArtifactFiles forged = {{"model.so", "forged code"}};
+  const std::string manifest = PackManifest(FactorsOf("8"), forged);
+  std::filesystem::remove(entry + "/model.json");
+  WriteBytes(entry + "/model.so", "forged code");
+  WriteBytes(entry + "/manifest.json", manifest);
+  WriteBytes(entry + "/manifest.sha256", SealOf(manifest));
+  const ArtifactKey added(FactorsOf("2"));
+  std::filesystem::create_directories(EntryFolderIn(layer, added));
+  for (const char* file : {"/model.so", "/manifest.json", "/manifest.sha256"}) {
+    WriteBytes(EntryFolderIn(layer, added) + file,
+               ReadBytes(EntryFolderIn(folder_ / "a", key1_) + file));
+  }
+  const std::string notes = layer + "/v1/notes/" + key8_.hex();
+  WriteBytes(notes + "/" + kVerdict, "{\"promote\":false}");
+  WriteBytes(notes + "/more.json", "{}");
+  std::filesystem::create_directories(layer + "/v1/traffic");
+  WriteBytes(layer + "/v1/traffic/m.json", "{}");
+
+  EXPECT_FALSE(entries.Lookup(key8_).has_value());
+  EXPECT_EQ(MetricValue(metrics_, "stoker_cache_rejections_total",
+                        {{"reason", "signature"}}),
+            1);
+  EXPECT_FALSE(entries.Lookup(added).has_value());
+  EXPECT_TRUE(entries.Lookup(key1_).has_value());
+  EXPECT_EQ(facts.ReadNote(key8_, kVerdict), std::nullopt);
+  EXPECT_EQ(facts.ReadNote(key8_, "more.json"), std::nullopt);
+  EXPECT_EQ(facts.NoteNames(key8_).size(), 2u);
+  const RecordKind kind{.name = "traffic",
+                        .suffix = ".json",
+                        .max_bytes = 100,
+                        .from_layers = true};
+  EXPECT_TRUE(absl::IsNotFound(facts.ReadRecord("m", kind).status()));
+  // Without a key that must have signed it, it is trusted as ever.
+  EXPECT_TRUE((*KernelCache::Open({.root = folder_ / "d", .layers = {layer}},
+                                  Files::Real(), metrics_))
+                  ->entries()
+                  .Lookup(key8_)
+                  .has_value());
 }
 
 TEST_F(PackTest, EntriesThatAreThereStay) {

@@ -76,6 +76,7 @@ class CandidateCheckTest : public ::testing::Test {
       const std::vector<CandidateCheck::Recorded>& recorded) {
     const CandidateCheck check({.spec = &spec_,
                                 .layout = &layout_,
+                                .made_up = &made_up_,
                                 .device_threads = &device_threads_,
                                 .clock = &clock_,
                                 .reference = nullptr,
@@ -102,6 +103,7 @@ class CandidateCheckTest : public ::testing::Test {
   MetricRegistry metrics_;
   const ModelSpec spec_ = RowModel();
   const BatchLayout layout_ = LayoutOf(spec_);
+  const MadeUpInputs made_up_{spec_};
   FakeExecutable eager_{"eager", Same};
   FakeExecutable candidate_{"aot", Same};
   FakeBatchRunner runner_{spec_.buckets, {true}, [](int, auto inputs) {
@@ -214,6 +216,29 @@ TEST_F(CandidateCheckTest, RecordedRequestsOfOtherSizesArePassedOver) {
   const auto evidence = Check({Request(std::vector<float>(9, 1.0F))});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
   EXPECT_EQ(evidence->verdict.parity.cases.size(), 4u);
+}
+
+// As a logarithm that is checked would.
+TEST_F(CandidateCheckTest, WhereEagerRefusesTheUsualInputsOthersAreTried) {
+  FakeExecutable picky("eager", [](absl::Span<const Tensor> inputs) {
+    const std::vector<float> values = ValuesOf<float>(inputs[0]);
+    return *std::min_element(values.begin(), values.end()) <= 0
+               ? absl::StatusOr<RunResult>(
+                     absl::InvalidArgumentError("not above zero"))
+               : Same(inputs);
+  });
+  const auto evidence = Check(picky, candidate_, {});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_TRUE(evidence->verdict.parity.equal);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 4u);
+}
+
+TEST_F(CandidateCheckTest, WhatEagerNeverAnswersIsNotCompared) {
+  FakeExecutable never("eager", [](absl::Span<const Tensor>) {
+    return absl::StatusOr<RunResult>(absl::InvalidArgumentError("no"));
+  });
+  const auto evidence = Check(never, candidate_, {});
+  EXPECT_EQ(evidence.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 // What eager refuses, compiled code has to refuse too, but that is the guards'

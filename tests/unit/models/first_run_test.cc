@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -17,6 +18,7 @@
 #include "metrics/metrics.h"
 #include "tests/fakes/fake_compiler.h"
 #include "tests/fakes/temp_folder.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {
@@ -26,6 +28,8 @@ using ::testing::HasSubstr;
 class FirstRunTest : public ::testing::Test {
  protected:
   FirstRunTest() {
+    // As in the daemon: children end before they have read what they are sent.
+    signal(SIGPIPE, SIG_IGN);
     auto cache =
         KernelCache::Open({.root = folder_ / "cache"}, Files::Real(), metrics_);
     EXPECT_TRUE(cache.ok()) << cache.status();
@@ -66,6 +70,31 @@ TEST_F(FirstRunTest, WhatHasSurvivedIsNotTriedAgain) {
   // Neither by this daemon nor by the next.
   const auto next = Script("exit 1");
   for (const absl::Status& status : Check(*next)) EXPECT_TRUE(status.ok());
+}
+
+TEST_F(FirstRunTest, AProgramsEagerFormIsTriedOnInputs) {
+  const FirstRun::Program program{"graph", "weights", "model.pt2"};
+  const Tensor inputs[] = {
+      MakeTensor<float>(DataType::kFp32, {2}, std::vector<float>{1, 2})};
+  const auto try_with = [&](const std::string& script) {
+    return Script(script)->CheckEager(program, 1, inputs, {});
+  };
+  const absl::Status died = try_with("kill -SEGV $$");
+  EXPECT_EQ(died.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(died.message()),
+              HasSubstr("its first eager run, in a child process: killed by "
+                        "signal 11"));
+  // Memory may be there another time.
+  EXPECT_EQ(try_with("kill -KILL $$").code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(try_with("test $# = 1 && grep -q F32 && echo >&3").ok());
+  // It is known now, of this program with these weights.
+  EXPECT_TRUE(try_with("exit 1").ok());
+  const auto other = Script("exit 1");
+  EXPECT_FALSE(
+      other->CheckEager({"graph", "others", "model.pt2"}, 1, inputs, {}).ok());
+  EXPECT_FALSE(
+      other->CheckEager({"other", "weights", "model.pt2"}, 1, inputs, {}).ok());
 }
 
 // That an artifact ran says nothing of what takes its place.

@@ -213,6 +213,52 @@ TEST_F(LifecycleTest, WhatFailsToLoadHasAReasonAndTakesNoServerDown) {
   EXPECT_THAT(States(1), ElementsAre(kFailed));  // the same file, the same end
 }
 
+TEST_F(LifecycleTest, WhatFailsForWantOfSomethingIsTriedAgain) {
+  loader_.Refuse(Rows(1)->program_path,
+                 absl::ResourceExhaustedError("no memory"));
+  repository_.Put(Rows(1));
+  Start();
+  Step();
+  StepUntil(1, kFailed);
+  EXPECT_EQ(ReasonOf(1), "no memory; tried again in 1s");
+  // Each time after twice as long, up to a limit.
+  for (const absl::Duration backoff :
+       {absl::Seconds(1), absl::Seconds(2), absl::Seconds(4), absl::Seconds(8),
+        absl::Seconds(16), absl::Seconds(32), kMaxLoadBackoff}) {
+    EXPECT_EQ(ReasonOf(1), absl::StrCat("no memory; tried again in ",
+                                        absl::FormatDuration(backoff)));
+    clock_.Advance(backoff - absl::Milliseconds(1));
+    Step();
+    EXPECT_THAT(States(1), ElementsAre(kFailed));
+    clock_.Advance(absl::Milliseconds(1));
+    Step();
+    EXPECT_NE(States(1).back(), kFailed);
+    StepUntil(1, kFailed);
+    EXPECT_THAT(States(1), ElementsAre(kFailed));
+  }
+  EXPECT_EQ(ReasonOf(1), "no memory; tried again in 1m");
+  loader_.Admit(Rows(1)->program_path);
+  clock_.Advance(kMaxLoadBackoff);
+  Step();
+  StepUntil(1, kServing);
+  EXPECT_THAT(States(1), ElementsAre(kServing));
+  EXPECT_EQ(InState("failed"), 0);
+}
+
+TEST_F(LifecycleTest, WhatIsGoneIsNotTriedAgain) {
+  loader_.Refuse(Rows(1)->program_path, absl::UnavailableError("later"));
+  repository_.Put(Rows(1));
+  Start();
+  Step();
+  StepUntil(1, kFailed);
+  repository_.Remove("rows", 1);
+  Poll();
+  EXPECT_THAT(States(1), ElementsAre());
+  clock_.Advance(kMaxLoadBackoff);
+  Step();
+  EXPECT_THAT(States(1), ElementsAre());
+}
+
 TEST_F(LifecycleTest, WhatIsMendedIsLoadedAgain) {
   repository_.PutBroken("rows", 1, "line 3: expected a number");
   Start();

@@ -191,6 +191,23 @@ TEST(ProgramDigestTest, TensorsMayBeCalledLikeNoise) {
   EXPECT_NE(with_tensor(7), with_tensor(6));
 }
 
+TEST(ContentDigestTest, IsOfTheBytesThatTheCompilerReads) {
+  const auto digest_of = [](const ProgramFixture& fixture) {
+    return ContentDigest(**fixture.Open());
+  };
+  const std::string digest = digest_of(ProgramFixture());
+  EXPECT_EQ(digest_of(ProgramFixture()), digest);
+  ProgramFixture weights;
+  weights.members["author/data/weights/weight_0"][0] ^= 1;
+  EXPECT_EQ(digest_of(weights), digest);
+  for (const char* member :
+       {ProgramFixture::kProgram, ProgramFixture::kWeights}) {
+    ProgramFixture fixture;
+    fixture.members[member] += " ";
+    EXPECT_NE(digest_of(fixture), digest) << member;
+  }
+}
+
 TEST(WeightsDigestTest, ChangesWithTheContentOfAnyMember) {
   const auto digest_of = [](const ProgramFixture& fixture) {
     return WeightsDigest(**fixture.Open());

@@ -49,6 +49,49 @@ TEST(SeededInputsTest, DependOnTheSeedAndNotOnTheNeighbours) {
   EXPECT_NE(bytes(a[1]), bytes(SeededInputs(std::vector{first, second}, 2)[1]));
 }
 
+TEST(SeededInputsTest, MayBeInOrder) {
+  const InputDomain domains[] = {{.dtype = DataType::kFp32,
+                                  .shape = {3, 50},
+                                  .normal = true,
+                                  .pattern = InputDomain::Pattern::kAscending},
+                                 {.dtype = DataType::kInt64,
+                                  .shape = {50},
+                                  .high = 999,
+                                  .pattern = InputDomain::Pattern::kAscending}};
+  const std::vector<Tensor> inputs = SeededInputs(domains, 7);
+  const auto* floats = reinterpret_cast<const float*>(inputs[0].data);
+  for (int row = 0; row < 3; ++row) {
+    EXPECT_TRUE(std::is_sorted(floats + row * 50, floats + (row + 1) * 50));
+  }
+  EXPECT_FALSE(std::is_sorted(floats, floats + 150));
+  const auto* integers = reinterpret_cast<const int64_t*>(inputs[1].data);
+  EXPECT_TRUE(std::is_sorted(integers, integers + 50));
+  EXPECT_NE(integers[0], integers[49]);
+}
+
+TEST(SeededInputsTest, SquareMatricesMayHaveARoot) {
+  const InputDomain domains[] = {{.dtype = DataType::kFp64,
+                                  .shape = {2, 5, 5},
+                                  .low = 0,
+                                  .high = 0.1,
+                                  .pattern = InputDomain::Pattern::kDiagonal}};
+  const Tensor input = SeededInputs(domains, 7)[0];
+  const auto* values = reinterpret_cast<const double*>(input.data);
+  for (int m = 0; m < 2; ++m) {
+    for (int i = 0; i < 5; ++i) {
+      for (int j = 0; j < 5; ++j) {
+        const double value = values[m * 25 + i * 5 + j];
+        EXPECT_EQ(value, values[m * 25 + j * 5 + i]);
+        if (i == j) {
+          EXPECT_GE(value, 5);
+        } else {
+          EXPECT_LE(value, 0.1);
+        }
+      }
+    }
+  }
+}
+
 template <typename T>
 void ExpectIntegersFill(DataType dtype, double low, double high) {
   const InputDomain domains[] = {

@@ -275,12 +275,14 @@ TEST(ModelYamlTest, Mistakes) {
        "1: max_bach_size: expected one of ready_when, versions, "
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
-       "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, got "
+       "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, "
+       "unproved, got "
        "an unknown "
        "field (did "
        "you mean "
        "max_batch_size?)"},
-      {"zzzzzzzzzzz: 8", "parity, device, graphs, got an unknown field"},
+      {"zzzzzzzzzzz: 8",
+       "parity, device, graphs, unproved, got an unknown field"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
        "1: max_batch_size: expected an integer from 1 to 64, got 65"},
@@ -302,6 +304,12 @@ TEST(ModelYamlTest, Mistakes) {
       {"compile: {passes: passes.so}",
        "1: compile.passes: expected a Python file, from the folder of "
        "model.yaml, got passes.so"},
+      {"compile: {passes: ../passes.py}",
+       "1: compile.passes: expected a file in the folder of model.yaml, got "
+       "../passes.py"},
+      {"compile: {passes: /etc/passes.py}",
+       "1: compile.passes: expected a file in the folder of model.yaml, got "
+       "/etc/passes.py"},
       {"compile: {passes: none.py}",
        "1: compile.passes: expected a file that can be read, got"},
       {"compile: {options: {freezing: true}}",

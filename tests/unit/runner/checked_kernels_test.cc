@@ -10,23 +10,14 @@
 #include <string>
 #include <tuple>
 
+#include "tests/unit/runner/torch_message.h"
+
 namespace stoker {
 namespace {
 
 using ::testing::HasSubstr;
 
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-
-// The message of what `run` throws.
-template <typename Run>
-std::string ErrorOf(const Run& run) {
-  try {
-    run();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
 
 class CheckedKernelsTest : public ::testing::Test {
  protected:

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/runner/torch_message.h"
+
 namespace stoker {
 namespace {
 
@@ -52,17 +54,6 @@ struct Convolution {
                 use_mask);
   }
 };
-
-// The message of what `run` throws.
-template <typename Run>
-std::string ErrorOf(const Run& run) {
-  try {
-    run();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
-}
 
 TEST(NmsTest, KeepsTheBestOfBoxesThatOverlap) {
   const at::Tensor boxes = at::tensor({0.F, 0.F, 10.F, 10.F,  //

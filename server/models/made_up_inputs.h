@@ -1,0 +1,43 @@
+// Inputs that a version is tried on where nobody has sent any. They look like
+// what the program takes as far as its operators and model.yaml say; where
+// eager refuses them all the same, another kind is tried: a divisor of zero,
+// boundaries in no order and a matrix that has no root are no fault of the
+// program.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "repository/model_spec.h"
+#include "tensor/tensor.h"
+
+namespace stoker {
+
+class MadeUpInputs {
+ public:
+  // The spec outlives this object.
+  explicit MadeUpInputs(const ModelSpec& spec) : spec_(spec) {}
+
+  // Of these sizes, of the kind that was accepted last. The same on every host.
+  std::vector<Tensor> Of(absl::Span<const int64_t> sizes, uint64_t seed) const;
+
+  // Calls `run` with inputs of one kind after the other, that one first, until
+  // it returns something else than INVALID_ARGUMENT, and returns that. When all
+  // are refused: INVALID_ARGUMENT, as the first was.
+  absl::Status Try(
+      absl::Span<const int64_t> sizes, uint64_t seed,
+      absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> run) const;
+
+ private:
+  const ModelSpec& spec_;
+  mutable std::atomic<size_t> accepted_ = 0;  // a kind
+};
+
+}  // namespace stoker

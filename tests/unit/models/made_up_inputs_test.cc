@@ -1,0 +1,119 @@
+// Which kinds of inputs are tried, in which order, and that what was accepted
+// is what is tried next.
+#include "models/made_up_inputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/fakes/tensors.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+ModelSpec TwoInputs() {
+  ModelSpec spec;
+  spec.name = "two";
+  spec.dimensions = {{"batch", "s0", 1, 64, true}};
+  spec.inputs.resize(2);
+  spec.inputs[0].dtype = DataType::kInt64;
+  spec.inputs[1].dtype = DataType::kFp32;
+  for (InputSpec& input : spec.inputs) input.dims = {DimExpr::Dimension(0)};
+  return spec;
+}
+
+// As a division would.
+absl::Status RefuseZero(absl::Span<const Tensor> inputs) {
+  const std::vector<int64_t> values = ValuesOf<int64_t>(inputs[0]);
+  return std::count(values.begin(), values.end(), 0) == 0
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError("ZeroDivisionError");
+}
+
+TEST(MadeUpInputsTest, TheUsualOnesComeFirst) {
+  const ModelSpec spec = TwoInputs();
+  const MadeUpInputs made_up(spec);
+  int tried = 0;
+  EXPECT_TRUE(made_up
+                  .Try({64}, 1,
+                       [&](absl::Span<const Tensor> inputs) {
+                         ++tried;
+                         EXPECT_EQ(inputs[0].shape, Shape({64}));
+                         EXPECT_THAT(ValuesOf<int64_t>(inputs[0]),
+                                     Each(::testing::AnyOf(0, 1)));
+                         return absl::OkStatus();
+                       })
+                  .ok());
+  EXPECT_EQ(tried, 1);
+}
+
+TEST(MadeUpInputsTest, WhatWasAcceptedIsTriedNext) {
+  const ModelSpec spec = TwoInputs();
+  const MadeUpInputs made_up(spec);
+  int tried = 0;
+  const auto run = [&](absl::Span<const Tensor> inputs) {
+    ++tried;
+    return RefuseZero(inputs);
+  };
+  EXPECT_TRUE(made_up.Try({64}, 1, run).ok());
+  EXPECT_EQ(tried, 2);
+  EXPECT_TRUE(made_up.Try({64}, 2, run).ok());
+  EXPECT_EQ(tried, 3);
+  EXPECT_TRUE(RefuseZero(made_up.Of({64}, 3)).ok());
+}
+
+TEST(MadeUpInputsTest, ErrorsOfOtherKindsAreNoRefusals) {
+  const ModelSpec spec = TwoInputs();
+  int tried = 0;
+  const absl::Status ran =
+      MadeUpInputs(spec).Try({8}, 1, [&](absl::Span<const Tensor>) {
+        ++tried;
+        return absl::InternalError("no kernel");
+      });
+  EXPECT_EQ(ran.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(tried, 1);
+}
+
+TEST(MadeUpInputsTest, WhatRefusesAllIsRefusedAsItWasFirst) {
+  const ModelSpec spec = TwoInputs();
+  const MadeUpInputs made_up(spec);
+  std::vector<std::vector<float>> seen;
+  const absl::Status ran =
+      made_up.Try({4}, 1, [&](absl::Span<const Tensor> inputs) {
+        seen.push_back(ValuesOf<float>(inputs[1]));
+        return absl::InvalidArgumentError(std::to_string(seen.size()));
+      });
+  EXPECT_EQ(ran.message(), "1");
+  EXPECT_TRUE(absl::IsInvalidArgument(ran));
+  ASSERT_GT(seen.size(), 4u);
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(std::unique(seen.begin(), seen.end()), seen.end())
+      << "a kind was tried twice";
+  // The next time it begins where it began.
+  EXPECT_THAT(ValuesOf<float>(made_up.Of({4}, 1)[1]),
+              ::testing::Not(ElementsAre(0, 0, 0, 0)));
+}
+
+TEST(MadeUpInputsTest, ADeclaredRangeHoldsForEveryKind) {
+  ModelSpec spec = TwoInputs();
+  spec.inputs[0].range = {5, 9};
+  const MadeUpInputs made_up(spec);
+  made_up
+      .Try({32}, 1,
+           [&](absl::Span<const Tensor> inputs) {
+             EXPECT_THAT(
+                 ValuesOf<int64_t>(inputs[0]),
+                 Each(::testing::AllOf(::testing::Ge(5), ::testing::Le(9))));
+             return absl::InvalidArgumentError("no");
+           })
+      .IgnoreError();
+}
+
+}  // namespace
+}  // namespace stoker
