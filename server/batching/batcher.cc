@@ -101,6 +101,10 @@ struct Batcher::Impl {
   bool HasJobLocked(int thread) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
     return stopping || !queue.empty() || !work.empty(thread);
   }
+  // By the caller that runs a task in its stead.
+  bool ReplacedLocked(int thread) const ABSL_SHARED_LOCKS_REQUIRED(mu) {
+    return runs_here && thread == 0;
+  }
   bool IsIdleLocked() const ABSL_SHARED_LOCKS_REQUIRED(mu) {
     return queue.empty() && running_jobs == 0;
   }
@@ -294,10 +298,13 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
     std::vector<EndedTask> ended;
     {
       absl::MutexLock lock(&mu);
-      job.work = work.Take(thread);
-      // Another thread may have been faster.
-      if (job.work == nullptr && !queue.empty()) {
-        wait = TakeBatchLocked(now, job, ended);
+      // Another thread may have been faster, or be running a task in this one's
+      // stead by now.
+      if (!ReplacedLocked(thread)) {
+        job.work = work.Take(thread);
+        if (job.work == nullptr && !queue.empty()) {
+          wait = TakeBatchLocked(now, job, ended);
+        }
       }
       ++running_jobs;  // before `ended` ends, so that Stop waits for that too
     }
@@ -313,7 +320,7 @@ std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
 // there will be no job any more.
 bool Batcher::Impl::AwaitJob(int thread, const Wait& wait) {
   const auto has_job = [&]() ABSL_SHARED_LOCKS_REQUIRED(mu) {
-    if (runs_here && thread == 0) return false;
+    if (ReplacedLocked(thread)) return false;
     return stopping || !work.empty(thread) ||
            (!queue.empty() && (wait.until == MonotonicTime::InfinitePast() ||
                                arrivals != wait.arrivals));

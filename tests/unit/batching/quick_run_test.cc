@@ -3,14 +3,55 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "base/thread.h"
 #include "batching/batcher.h"
+#include "batching/device_turns.h"
+#include "tests/fakes/fake_clock.h"
 #include "tests/unit/batching/batcher_fixture.h"
 
 namespace stoker {
 namespace {
 
 using ::testing::ElementsAre;
+
+// Whoever asks for the time next stays until the gate opens; others pass.
+class GatedClock : public FakeClock {
+ public:
+  MonotonicTime Now() override {
+    absl::MutexLock lock(&mu_);
+    if (gate_ == Gate::kSet) {
+      gate_ = Gate::kHolds;
+      const auto open = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+        return gate_ == Gate::kOpen;
+      };
+      mu_.Await(absl::Condition(&open));
+    }
+    return FakeClock::Now();
+  }
+
+  void HoldNext() {
+    absl::MutexLock lock(&mu_);
+    gate_ = Gate::kSet;
+  }
+  void BlockUntilHeld() {
+    absl::MutexLock lock(&mu_);
+    const auto holds = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+      return gate_ == Gate::kHolds;
+    };
+    mu_.Await(absl::Condition(&holds));
+  }
+  void Open() {
+    absl::MutexLock lock(&mu_);
+    gate_ = Gate::kOpen;
+  }
+
+ private:
+  enum class Gate { kOpen, kSet, kHolds };
+  absl::Mutex mu_;
+  Gate gate_ ABSL_GUARDED_BY(mu_) = Gate::kOpen;
+};
 
 class QuickRunTest : public BatcherFixture {
  protected:
@@ -126,6 +167,39 @@ TEST_F(QuickRunTest, NobodyPassesAnotherModelsTurn) {
   turn.End();
   answers_.BlockUntilEnded(2);
   EXPECT_THAT(Threads(), ElementsAre(0, 0));
+}
+
+// The device thread woke up for a task that was gone when its turn came, and
+// another one is run in its stead by then.
+TEST_F(QuickRunTest, DeviceThreadThatWokeUpTooLateWaitsToo) {
+  GatedClock gated;
+  DeviceTurns turns(16, gated);
+  devices_ = {&turns};
+  StartMeasured(absl::Microseconds(1));
+  gated.HoldNext();
+  CancelFlag(1) = true;
+  ASSERT_TRUE(Submit(1, {{1}}).ok());
+  gated.BlockUntilHeld();
+  batcher_->SweepCancelled();
+
+  runner_.HoldHere();
+  Thread caller("caller", [this] { Enqueue(2); });
+  runner_.BlockUntilHeld(1);
+  Enqueue(3);
+  gated.Open();
+  // The device thread ends its turn: what is free then is all but the caller's.
+  DeviceTurns::Client rest(turns, /*share=*/15, /*weight=*/1);
+  DeviceTurns::Take(rest).End();
+  EXPECT_EQ(batcher_->queue_length(), 1);
+
+  runner_.Release();
+  caller.Join();
+  answers_.BlockUntilEnded(4);
+  ExpectRight(2);
+  ExpectRight(3);
+  EXPECT_EQ(runner_.overlaps(), 0);
+  EXPECT_THAT(Threads(), ElementsAre(0, kHere, 0));
+  batcher_.reset();  // before the turns
 }
 
 // What the device thread would have run waits for it: tasks, and work.
