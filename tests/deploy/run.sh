@@ -28,7 +28,7 @@ python=$(venv_folder)/bin/python
 forget_old_scratch
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
-"$python" -m pytest -q -rs tests/deploy "$@" | tee "$report"
+"$python" -m pytest -q -rs --timeout 3600 tests/deploy "$@" | tee "$report"
 rc=${PIPESTATUS[0]}
 if [ "${STOKER_REQUIRE_ALL:-0}" = 1 ] && grep -q '^SKIPPED' "$report"; then
   echo "stoker: STOKER_REQUIRE_ALL=1, and tests were skipped" >&2
