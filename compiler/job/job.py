@@ -9,9 +9,11 @@ import contextlib
 import json
 import resource
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +206,8 @@ def attest(archive: Archive) -> dict[str, str]:
     return {
         "program": archive.content_digest(),
         "recipe": RECIPE,
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        "sympy": metadata.version("sympy"),
         "torch.git": torch.version.git_version or "",
     }
 

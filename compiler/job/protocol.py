@@ -28,7 +28,8 @@ worker → stokerd
     {"event": "phase", "id": 7, "phase": "load"}       load, specialise, lower, build, package
     {"event": "done", "id": 7, "phases": {"load": 0.4, ...}, "seconds": 18.2,
      "attest": {"program": "<64 hex digits>",   program.archive.content_digest of what was read,
-                "recipe": "...", "torch.git": "..."}}      and the code that compiled it: stokerd compares
+                "recipe": "...", "python": "3.11", "sympy": "1.14.0", "torch.git": "..."}}
+                                            and the code that compiled it: stokerd compares
     {"event": "failed", "id": 7, "kind": "...", "message": "...", "seconds": 3.1}
 
 `kind` is one of

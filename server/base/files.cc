@@ -261,6 +261,16 @@ absl::Status CheckOnlyOwnerWrites(const FileInfo& info, std::string_view what,
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path,
+                                       int64_t most) {
+  ASSIGN_OR_RETURN(const int64_t bytes, files.Size(path));
+  if (bytes > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected at most ", most, " bytes, got ", bytes));
+  }
+  return files.Read(path);
+}
+
 Files& Files::Real() {
   // Leaked on purpose: it has no state and outlives every user.
   static Files& files = *new RealFiles;

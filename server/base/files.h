@@ -109,4 +109,8 @@ class Files {
   static Files& Real();
 };
 
+// The file's content. INVALID_ARGUMENT for more than `most` bytes.
+absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path,
+                                       int64_t most);
+
 }  // namespace stoker

@@ -47,7 +47,6 @@ class CompileBroker final : public Compiler {
   // As Compiler says. While another daemon compiles the key, waits for its
   // entry; a key that failed twice is parked: it fails at once with the stored
   // reason.
-  using Compiler::Submit;
   void Submit(CompileRequest request, Progress progress, Done done,
               std::stop_token stop) override;
 

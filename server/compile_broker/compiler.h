@@ -61,9 +61,6 @@ class Compiler {
   //   INTERNAL             it failed; the message ends with its last words
   virtual void Submit(CompileRequest request, Progress progress, Done done,
                       std::stop_token stop) = 0;
-  void Submit(CompileRequest request, Progress progress, Done done) {
-    Submit(std::move(request), std::move(progress), std::move(done), {});
-  }
 };
 
 }  // namespace stoker

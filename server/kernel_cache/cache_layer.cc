@@ -15,14 +15,9 @@ namespace {
 absl::StatusOr<std::optional<std::string>> ReadIfThere(Files& files,
                                                        const std::string& path,
                                                        int64_t max_bytes) {
-  const absl::StatusOr<int64_t> bytes = files.Size(path);
+  absl::StatusOr<std::string> bytes = ReadAtMost(files, path, max_bytes);
   if (absl::IsNotFound(bytes.status())) return std::nullopt;
-  RETURN_IF_ERROR(bytes.status());
-  if (*bytes > max_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected at most ", max_bytes, " bytes, got ", *bytes));
-  }
-  return files.Read(path);
+  return bytes;
 }
 
 }  // namespace

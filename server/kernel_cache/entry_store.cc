@@ -306,6 +306,18 @@ absl::Status EntryStore::SetPinned(const ArtifactKey& key, bool pinned) {
                 : facts_.RemoveNote(key, kPinNote);
 }
 
+namespace {
+
+// What the limits leave for entries beside `kept` bytes of what goes with them.
+CacheLimits OfEntries(CacheLimits limits, int64_t kept) {
+  if (limits.max_bytes > 0) {
+    limits.max_bytes = std::max<int64_t>(1, limits.max_bytes - kept);
+  }
+  return limits;
+}
+
+}  // namespace
+
 std::vector<EvictionCandidate> EntryStore::EvictionCandidates() const {
   std::vector<EvictionCandidate> candidates;
   const CacheLayer& top = root_.top();
@@ -318,27 +330,26 @@ std::vector<EvictionCandidate> EntryStore::EvictionCandidates() const {
 
 std::vector<Eviction> EntryStore::Evictions(const CacheLimits& limits,
                                             absl::Time now) const {
-  CacheLimits of_entries = limits;
-  if (limits.max_bytes > 0) {
-    of_entries.max_bytes =
-        std::max<int64_t>(1, limits.max_bytes - leftovers_.Measure().kept);
-  }
-  return ChooseEvictions(EvictionCandidates(), of_entries, now);
+  const int64_t kept = limits.max_bytes > 0 ? leftovers_.Measure().kept : 0;
+  return ChooseEvictions(EvictionCandidates(), OfEntries(limits, kept), now);
 }
 
 CacheUse EntryStore::Evict(const CacheLimits& limits, absl::Time now) {
   CacheUse use;
-  for (const EvictionCandidate& candidate : EvictionCandidates()) {
+  std::vector<EvictionCandidate> candidates = EvictionCandidates();
+  for (const EvictionCandidate& candidate : candidates) {
     ++use.entries;
     use.bytes += candidate.bytes;
   }
-  use.other_bytes = leftovers_.Measure().bytes();
+  const Leftovers::Use others = leftovers_.Measure();
+  use.other_bytes = others.bytes();
   const int64_t excess = use.bytes + use.other_bytes - limits.max_bytes;
   if (writable().ok()) {
     if (limits.max_bytes > 0 && excess > 0) {
       use.other_bytes -= leftovers_.Trim(excess);
     }
-    for (const Eviction& eviction : Evictions(limits, now)) {
+    for (const Eviction& eviction : ChooseEvictions(
+             std::move(candidates), OfEntries(limits, others.kept), now)) {
       if (!EvictOne(eviction)) continue;
       ++use.evicted_entries;
       use.evicted_bytes += eviction.bytes;

@@ -37,16 +37,6 @@ std::string FileName(std::string_view model, const RecordKind& kind) {
   return absl::StrCat(Absl(model), Absl(kind.suffix));
 }
 
-absl::StatusOr<std::string> ReadAtMost(Files& files, const std::string& path,
-                                       int64_t most) {
-  ASSIGN_OR_RETURN(const int64_t bytes, files.Size(path));
-  if (bytes > most) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": expected at most ", most, " bytes, got ", bytes));
-  }
-  return files.Read(path);
-}
-
 }  // namespace
 
 absl::Status FactStore::WriteNote(const ArtifactKey& key, std::string_view name,

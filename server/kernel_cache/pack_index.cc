@@ -30,7 +30,8 @@ constexpr size_t kKeyDigits = 64;
 // Factors of these names, alone or before a "." or "_", describe where an
 // artifact runs; all others say what it computes and how it was made.
 constexpr std::string_view kHardwareFactors[] = {
-    "cpu", "cuda", "cxx", "device", "gpu", "libc", "os", "torch", "triton"};
+    "cpu", "cuda",   "cxx",   "device", "gpu",
+    "os",  "python", "sympy", "torch",  "triton"};
 
 bool IsHardware(std::string_view factor) {
   const std::string_view family = factor.substr(0, factor.find_first_of("._"));

@@ -61,7 +61,7 @@ struct PackMember {
 };
 
 // Factor → the values that occur, of the factors that describe a machine and
-// its software: device, torch, libc, cxx, cpu.march, cuda.arch, ...
+// its software: device, torch, python, cxx, cpu.march, cuda.arch, ...
 using PackHardware = std::map<std::string, std::set<std::string>>;
 
 struct PackIndex {

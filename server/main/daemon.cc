@@ -124,9 +124,8 @@ void Daemon::RecordPhase(const char* name) {
 
 absl::Status Daemon::OpenOperators() {
   ASSIGN_OR_RETURN(const std::vector<OperatorLibrary> libraries,
-                   AllowOperatorLibraries(options_.operator_libraries));
+                   LoadOperatorLibraries(options_.operator_libraries));
   for (const OperatorLibrary& library : libraries) {
-    RETURN_IF_ERROR(LoadOperatorLibrary(library));
     log::Info("operators of torch.ops.{} are those of {}", library.name,
               library.path);
   }

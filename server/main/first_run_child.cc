@@ -56,24 +56,12 @@ absl::Status RunOnZeros(ExecutableLoader& loader, ExecutionContext& context,
   return executable->Run(context, inputs).status();
 }
 
-absl::Status OpenOperatorLibraries(const std::vector<std::string>& texts) {
-  ASSIGN_OR_RETURN(const std::vector<OperatorLibrary> libraries,
-                   AllowOperatorLibraries(texts));
-  for (const OperatorLibrary& library : libraries) {
-    RETURN_IF_ERROR(LoadOperatorLibrary(library));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status RunEager(ExecutableLoader& loader, ExecutionContext& context,
                       const std::string& program) {
   const std::string request((std::istreambuf_iterator<char>(std::cin)),
                             std::istreambuf_iterator<char>());
   ASSIGN_OR_RETURN(const NamedTensors named, ParseTensorFile(request));
-  std::vector<Tensor> inputs;
-  for (size_t i = 0; i < named.size(); ++i) {
-    inputs.push_back(named.at(absl::StrCat(i)));
-  }
+  ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, InOrder(named));
   ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
                    loader.OpenEager(program));
   return eager->Run(context, inputs).status();
@@ -94,7 +82,7 @@ int FirstRunChild(int argc, char** argv) {
     return 2;
   }
   // What is wrong with one is said when a program that calls it is opened.
-  OpenOperatorLibraries(libraries).IgnoreError();
+  LoadOperatorLibraries(libraries).IgnoreError();
   const std::string& program = argument[0];
   const std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
   const std::unique_ptr<ExecutionContext> context = loader->NewContext(threads);

@@ -153,9 +153,10 @@ void CommandLine::AddCache() {
           "public key (PEM) that must have signed each --cache-layer, "
           "or another one that is given; layers are unpacked packs then")
       ->check(CLI::ExistingFile);
-  app_.add_option("--cache-max-mb", cache_mb_,
-                  "size at which the least recently used artifacts go; 0: none "
-                  "do")
+  app_.add_option(
+          "--cache-max-mb", cache_mb_,
+          "size of the whole folder at which scratch goes, and then the "
+          "least recently used artifacts; 0: nothing does")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
       ->capture_default_str();
   app_.add_option(

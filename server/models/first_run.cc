@@ -95,11 +95,8 @@ absl::Status FirstRun::CheckEager(const Program& program, int threads,
 absl::Status FirstRun::RunEagerChild(const Program& program, int threads,
                                      absl::Span<const Tensor> inputs,
                                      const std::stop_token& stop) {
-  NamedTensors numbered;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    numbered.emplace(absl::StrCat(i), inputs[i]);
-  }
-  ASSIGN_OR_RETURN(const std::string request, TensorFileBytes(numbered));
+  ASSIGN_OR_RETURN(const std::string request,
+                   TensorFileBytes(Numbered(inputs)));
   Subprocess::Options child_options{.argv = options_.argv};
   child_options.argv.push_back(program.path);
   child_options.argv.push_back(absl::StrCat(threads));

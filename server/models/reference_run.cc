@@ -14,15 +14,6 @@
 namespace stoker {
 namespace {
 
-// Tensors are named by their positions.
-NamedTensors Numbered(absl::Span<const Tensor> tensors) {
-  NamedTensors named;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    named.emplace(absl::StrCat(i), tensors[i]);
-  }
-  return named;
-}
-
 // The first line of what the tensor's bytes say.
 std::string TextOf(const Tensor& bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data),
@@ -63,15 +54,7 @@ absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
   if (const auto refused = named.find("refused"); refused != named.end()) {
     return absl::FailedPreconditionError(TextOf(refused->second));
   }
-  std::vector<Tensor> outputs;
-  for (size_t i = 0; i < named.size(); ++i) {
-    const auto found = named.find(absl::StrCat(i));
-    if (found == named.end()) {
-      return absl::InternalError(absl::StrCat("output ", i, " is missing"));
-    }
-    outputs.push_back(found->second);
-  }
-  return outputs;
+  return InOrder(named);
 }
 
 }  // namespace stoker

@@ -63,6 +63,9 @@ void AddGpu(const Toolchain& toolchain, KeyFactors& factors) {
   factors["inductor.aot_inductor.compile_wrapper_opt_level"] = "\"O1\"";
 }
 
+// All that can change the code, and nothing else. The C library is no factor:
+// no code is taken from it, and what was linked against a newer one than here
+// fails to load and is compiled anew.
 KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
                        const Toolchain& toolchain) {
   KeyFactors factors = {
@@ -74,7 +77,8 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
       {"device", spec.on_gpu() ? "cuda" : "cpu"},
       {"cpu.march", toolchain.cpu.march},
       {"cxx", toolchain.cxx},
-      {"libc", toolchain.libc},
+      {"python", toolchain.python},
+      {"sympy", toolchain.sympy},
   };
   for (const auto& [option, value] : kInductorOptions) {
     factors[absl::StrCat("inductor.", option)] = value;
@@ -157,6 +161,8 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec,
                      .program_file = spec.program_file,
                      .attest = {{"program", spec.content_digest},
                                 {"recipe", factors.at("recipe")},
+                                {"python", factors.at("python")},
+                                {"sympy", factors.at("sympy")},
                                 {"torch.git", factors.at("torch.git")}},
                      .passes_path = spec.compile.passes_path,
                      .sizes = sizes,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace stoker {
 namespace {
@@ -31,6 +32,16 @@ absl::Status LoadOperatorLibrary(const OperatorLibrary& library) {
   return absl::FailedPreconditionError(
       absl::StrCat("expected ", library.path, " to register operators of ",
                    "torch.ops.", library.name, ", got none"));
+}
+
+absl::StatusOr<std::vector<OperatorLibrary>> LoadOperatorLibraries(
+    const std::vector<std::string>& texts) {
+  ASSIGN_OR_RETURN(std::vector<OperatorLibrary> libraries,
+                   AllowOperatorLibraries(texts));
+  for (const OperatorLibrary& library : libraries) {
+    RETURN_IF_ERROR(LoadOperatorLibrary(library));
+  }
+  return libraries;
 }
 
 }  // namespace stoker

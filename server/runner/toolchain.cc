@@ -1,7 +1,6 @@
 #include "runner/toolchain.h"
 
 #include <cpuid.h>
-#include <gnu/libc-version.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -95,7 +94,8 @@ std::string HostCxx() {
   const std::string program = named != nullptr && *named != 0 ? named : "g++";
   const std::string version = OutputOf({program, "-dumpfullversion"});
   const std::string name = std::filesystem::path(program).filename().string();
-  return version.empty() ? BuildersCxx() : absl::StrCat(name, " ", version);
+  return version.empty() ? BuildersCxx()
+                         : KeyedCxx(absl::StrCat(name, " ", version));
 }
 
 }  // namespace
@@ -123,7 +123,15 @@ absl::StatusOr<GpuTarget> ParseGpuTarget(absl::string_view text) {
                    text, "'"));
 }
 
-std::string BuildersCxx() { return absl::StrCat("g++ ", STOKER_CXX_VERSION); }
+std::string KeyedCxx(absl::string_view cxx) {
+  const size_t version = cxx.rfind(' ');
+  if (version == absl::string_view::npos) return std::string(cxx);
+  return std::string(cxx.substr(0, cxx.find('.', version)));
+}
+
+std::string BuildersCxx() {
+  return KeyedCxx(absl::StrCat("g++ ", STOKER_CXX_VERSION));
+}
 
 std::string MachineId() {
   std::string known = STOKER_TORCH_GIT;
@@ -143,8 +151,9 @@ Toolchain HostToolchain(std::string cxx) {
           .recipe = STOKER_RECIPE,
           .torch = STOKER_TORCH_VERSION,
           .torch_git = STOKER_TORCH_GIT,
-          .cxx = cxx.empty() ? HostCxx() : std::move(cxx),
-          .libc = absl::StrCat("glibc ", gnu_get_libc_version()),
+          .python = STOKER_PYTHON_VERSION,
+          .sympy = STOKER_SYMPY_VERSION,
+          .cxx = cxx.empty() ? HostCxx() : KeyedCxx(cxx),
           .cuda = STOKER_CUDA_VERSION,
           .triton = STOKER_TRITON_VERSION};
 }

@@ -44,13 +44,18 @@ struct Toolchain {
   std::string recipe;     // digest of the code of compiler/ that decides
   std::string torch;      // "2.11.0": of the libtorch that is linked
   std::string torch_git;  // the commit that it was built from
-  std::string cxx;        // "g++ 12.2.0": what builds artifacts
-  std::string libc;       // "glibc 2.36": what they are linked against
+  std::string python;     // "3.11": beside that torch, and runs compiler/
+  std::string sympy;      // "1.14.0": beside that torch, simplifies indices
+  std::string cxx;        // "g++ 12": what builds artifacts, as KeyedCxx has it
   std::string cuda;       // "13.0": that torch was built with
   std::string triton;     // "3.6.0": beside that torch
   // Of the GPU that a version runs on; whoever makes its plan sets it.
   std::optional<GpuTarget> gpu;
 };
+
+// The part of a compiler's name and version that its code depends on: the first
+// number. "g++ 12" of "g++ 12.2.0": releases behind it correct errors.
+std::string KeyedCxx(absl::string_view cxx);
 
 // Of this host. `cxx` is what artifacts are built by; when empty, it is what
 // the g++ here says of itself, or BuildersCxx() without one. STOKER_CXX names

@@ -10,7 +10,7 @@ if(NOT STOKER_PYTHON)
 endif()
 execute_process(
   COMMAND ${STOKER_PYTHON} -c
-    "import importlib.util as u, runpy as r; d = u.find_spec('torch').submodule_search_locations[0]; v = r.run_path(d + '/version.py'); t = (u.find_spec('triton') or u.find_spec('torch')).submodule_search_locations[0]; print(d, v['__version__'].split('+')[0], v['git_version'], v.get('cuda') or 'none', t, sep=';', end='')"
+    "import importlib.util as u, runpy as r, sys; from importlib.metadata import version; d = u.find_spec('torch').submodule_search_locations[0]; v = r.run_path(d + '/version.py'); t = (u.find_spec('triton') or u.find_spec('torch')).submodule_search_locations[0]; print(d, v['__version__'].split('+')[0], v['git_version'], v.get('cuda') or 'none', t, '%d.%d' % sys.version_info[:2], version('sympy'), sep=';', end='')"
   OUTPUT_VARIABLE torch_info RESULT_VARIABLE rc)
 if(rc)
   message(FATAL_ERROR "${STOKER_PYTHON} has no torch: run deploy/install.sh")
@@ -20,6 +20,8 @@ list(GET torch_info 1 STOKER_TORCH_VERSION)
 list(GET torch_info 2 STOKER_TORCH_GIT)
 list(GET torch_info 3 STOKER_CUDA_VERSION)
 list(GET torch_info 4 triton_dir)
+list(GET torch_info 5 STOKER_PYTHON_VERSION)
+list(GET torch_info 6 STOKER_SYMPY_VERSION)
 # As Triton itself says it, read and not run: importing it takes a second.
 file(STRINGS ${triton_dir}/__init__.py triton_line REGEX "^__version__")
 string(REGEX MATCH "[0-9][0-9.]*" STOKER_TRITON_VERSION "${triton_line}")

@@ -99,6 +99,27 @@ absl::StatusOr<Tensor> Read(const std::string& name, const json& entry,
 
 }  // namespace
 
+NamedTensors Numbered(absl::Span<const Tensor> tensors) {
+  NamedTensors numbered;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    numbered.emplace(absl::StrCat(i), tensors[i]);
+  }
+  return numbered;
+}
+
+absl::StatusOr<std::vector<Tensor>> InOrder(const NamedTensors& numbered) {
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < numbered.size(); ++i) {
+    const auto found = numbered.find(absl::StrCat(i));
+    if (found == numbered.end()) {
+      return absl::InternalError(
+          absl::StrCat("tensor ", i, " of ", numbered.size(), " is missing"));
+    }
+    tensors.push_back(found->second);
+  }
+  return tensors;
+}
+
 absl::StatusOr<std::string> TensorFileBytes(const NamedTensors& tensors) {
   json header = json::object();
   uint64_t offset = 0;

@@ -8,14 +8,21 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "tensor/tensor.h"
 
 namespace stoker {
 
 // Sorted by name. No name may be "__metadata__".
 using NamedTensors = std::map<std::string, Tensor>;
+
+// A list of tensors as named ones, "0", "1" and so on, and the way back, which
+// is INTERNAL where a number is missing.
+NamedTensors Numbered(absl::Span<const Tensor> tensors);
+absl::StatusOr<std::vector<Tensor>> InOrder(const NamedTensors& numbered);
 
 // The file's content. INVALID_ARGUMENT for a dtype that the format lacks
 // (BYTES).

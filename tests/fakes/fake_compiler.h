@@ -53,7 +53,6 @@ class FakeCompiler : public Compiler {
     thread_.Join();
   }
 
-  using Compiler::Submit;
   void Submit(CompileRequest request, Progress progress, Done done,
               std::stop_token /*stop*/) override ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);

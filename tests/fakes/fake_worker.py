@@ -99,7 +99,7 @@ def attested(job: Job) -> dict[str, str]:
     return {
         "program": opened.content_digest(),
         "recipe": RECIPE,
-        "torch.git": job["factors"].get("torch.git", ""),
+        **{name: job["factors"].get(name, "") for name in ("python", "sympy", "torch.git")},
     }
 
 

@@ -82,10 +82,10 @@ def test_explain_and_plan(filled: Path, repository: Callable[..., Path], tmp_pat
 
     # Another compiler: the only factor that differs, and its old and new value.
     other = ["--cache", filled, "cache", "explain", models, "--cxx=g++ 99.1.0"]
-    assert "cxx: g++ " in ctl(*other, code=1) and "-> g++ 99.1.0" in ctl(*other, code=1)
+    assert "cxx: g++ " in ctl(*other, code=1) and "-> g++ 99" in ctl(*other, code=1)
     for row in json.loads(ctl("--json", *other, code=1)):
         (difference,) = row["differences"]
-        assert difference["factor"] == "cxx" and difference["wanted"] == "g++ 99.1.0"
+        assert difference["factor"] == "cxx" and difference["wanted"] == "g++ 99"
     plan = json.loads(ctl("--json", "--cache", filled, "plan", models, "--cxx=g++ 99.1.0"))
     assert plan["compiles"] == 2 and plan["expected_seconds"] > 0
 

@@ -180,10 +180,13 @@ TEST_F(CompileBrokerTest, AnEntryThatIsThereByNowNeedsNoWorker) {
 TEST_F(CompileBrokerTest, ProgressMayBeLeftOutAndDoneMaySubmit) {
   StartBroker(Options());
   Ticket second;
-  broker_->Submit(Request("ok", "a"), nullptr, [&](auto result) {
-    EXPECT_TRUE(result.ok());
-    broker_->Submit(Request("ok", "b"), nullptr, second.done());
-  });
+  broker_->Submit(Request("ok", "a"), nullptr,
+                  [&](auto result) {
+                    EXPECT_TRUE(result.ok());
+                    broker_->Submit(Request("ok", "b"), nullptr, second.done(),
+                                    {});
+                  },
+                  {});
   EXPECT_TRUE(second.Result().ok());
 }
 
@@ -315,10 +318,12 @@ TEST_F(CompileBrokerTest, TheEndAnswersWhatAnAnswerSubmitted) {
   Ticket first, second;
   CompileBroker* const broker = broker_.get();
   const CompileBroker::Done first_done = first.done();
-  broker->Submit(request, first.progress(), [&](auto result) {
-    broker->Submit(Request("ok"), nullptr, second.done());
-    first_done(std::move(result));
-  });
+  broker->Submit(request, first.progress(),
+                 [&](auto result) {
+                   broker->Submit(Request("ok"), nullptr, second.done(), {});
+                   first_done(std::move(result));
+                 },
+                 {});
   ASSERT_TRUE(first.Saw("load"));
   broker_.reset();
   EXPECT_EQ(first.Code(), absl::StatusCode::kCancelled);
@@ -346,7 +351,7 @@ TEST_F(CompileBrokerTest, AKeyThatAnotherDaemonCompilesIsWaitedFor) {
                       metrics_);
   lock->reset();
   Ticket others;
-  other.Submit(request, others.progress(), others.done());
+  other.Submit(request, others.progress(), others.done(), {});
   ASSERT_TRUE(others.Result().ok());
   EXPECT_THAT(ticket->phases(), ElementsAre("wait"));
   Advance(absl::Seconds(1));

@@ -22,8 +22,7 @@ using ::testing::HasSubstr;
 const Toolchain kToolchain{.cpu = {"x86-64-v3", 256},
                            .torch = "2.11.0",
                            .torch_git = "70d99e9",
-                           .cxx = "g++ 12.2.0",
-                           .libc = "glibc 2.36"};
+                           .cxx = "g++ 12"};
 
 std::vector<ShapeBucket> Grid(std::vector<int64_t> batches,
                               std::vector<int64_t> lengths) {

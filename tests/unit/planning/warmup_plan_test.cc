@@ -16,8 +16,9 @@ struct Inputs {
                       .recipe = "0123456789abcdef",
                       .torch = "2.11.0",
                       .torch_git = "70d99e9",
-                      .cxx = "g++ 12.2.0",
-                      .libc = "glibc 2.36"};
+                      .python = "3.11",
+                      .sympy = "1.14.0",
+                      .cxx = "g++ 12"};
 };
 
 Inputs TokenModel() {
@@ -113,8 +114,9 @@ TEST(WarmupPlanTest, EachFactorChangesTheKey) {
           {"simdlen", [](Inputs& i) { i.toolchain.cpu.simdlen = 512; }},
           {"torch", [](Inputs& i) { i.toolchain.torch = "2.11.1"; }},
           {"torch.git", [](Inputs& i) { i.toolchain.torch_git = "0a1b2c3"; }},
-          {"cxx", [](Inputs& i) { i.toolchain.cxx = "g++ 13.2.0"; }},
-          {"libc", [](Inputs& i) { i.toolchain.libc = "glibc 2.39"; }},
+          {"python", [](Inputs& i) { i.toolchain.python = "3.12"; }},
+          {"sympy", [](Inputs& i) { i.toolchain.sympy = "1.13.3"; }},
+          {"cxx", [](Inputs& i) { i.toolchain.cxx = "g++ 13"; }},
           {"precision",
            [](Inputs& i) {
              i.spec.compile.precision = ComputePrecision::kBfloat16;

@@ -97,5 +97,21 @@ TEST(TensorFileTest, OtherBytesAreRefused) {
   }
 }
 
+TEST(TensorFileTest, AListKeepsItsOrder) {
+  std::vector<Tensor> tensors;
+  for (int64_t i = 0; i < 12; ++i) {
+    tensors.push_back(MakeTensor<int64_t>(DataType::kInt64, {1}, {i}));
+  }
+  NamedTensors numbered = Numbered(tensors);
+  const auto back = InOrder(numbered);
+  ASSERT_TRUE(back.ok()) << back.status();
+  ASSERT_EQ(back->size(), tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    EXPECT_EQ((*back)[i].data, tensors[i].data) << i;
+  }
+  numbered.erase("3");
+  EXPECT_EQ(InOrder(numbered).status().code(), absl::StatusCode::kInternal);
+}
+
 }  // namespace
 }  // namespace stoker
