@@ -1,6 +1,8 @@
 #include "base/clock.h"
 
-#include "absl/time/clock.h"
+#include <chrono>
+
+#include "absl/time/time.h"
 #include "base/step_proof_waits.h"
 
 namespace stoker {
@@ -9,7 +11,11 @@ namespace {
 class RealClock : public Clock {
  public:
   MonotonicTime Now() override { return StepProofWaits::Now(); }
-  absl::Time WallNow() override { return absl::Now(); }
+  // absl::Now reckons on from its last look at the machine's clock, and sees a
+  // step two seconds late.
+  absl::Time WallNow() override {
+    return absl::FromChrono(std::chrono::system_clock::now());
+  }
 
   bool AwaitWithDeadline(absl::Mutex* mu, const absl::Condition& condition,
                          MonotonicTime deadline) override

@@ -19,7 +19,6 @@ import grpc
 import pytest
 import torch
 
-from loadtest.servers.stokerd import warm_up
 from tests.integration.daemon import REPO, Daemon, eventually, write_yaml
 from tests.integration.wire import assert_same, eager, raw_request, read, stub
 
@@ -61,9 +60,6 @@ def daemon(repository: Callable[..., Path], clock: SteppingClock, tmp_path: Path
     queue = {"default_queue_policy": {"max_queue_size": 64, "default_timeout_microseconds": 60_000_000}}
     write_yaml(root / "identity", max_batch_size=8, dynamic_batching=queue)
     write_yaml(root / "slow", max_batch_size=1, threads=1, dynamic_batching=queue)
-    # Programs that have run here are not tried in a child process first: after one the daemon doesn't see the steps of
-    # this library, and why is not known yet.
-    warm_up(root, tmp_path / "cache", "--no-compile")
     with Daemon(
         root, tmp_path / "cache", tmp_path / "log", "--no-compile", "--repository-poll-seconds=1",
         environment={**os.environ, **clock.environment},

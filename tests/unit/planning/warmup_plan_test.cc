@@ -177,9 +177,9 @@ TEST(WarmupPlanTest, KeysOfTheProcessorAreWhatTheyWere) {
   in.toolchain.gpu = GpuTarget{"sm_90", 132, 79, "580"};
   const std::vector<WarmupStep> plan = Plan(in);
   EXPECT_EQ(plan[0].request.key.hex(),
-            "29323f5c385553d86d00f78475895045f51d9b340bbbc8b40920a3355aa5e5fd");
+            "dc50aac830a21fbdab0066cf9ae4f5b2e0d3671a38d350b22b489af2a8d04e58");
   EXPECT_EQ(plan[1].request.key.hex(),
-            "30155f79f852db7f0b10a8eb148c6e4fbaafc4e57ad36f94b76a655807769402");
+            "9d57d4e633ca3962e5460e89f358b6b0ee7b41997d01fa294e9e8668ec76180a");
   EXPECT_EQ(plan[0].request.device, "cpu");
 }
 
