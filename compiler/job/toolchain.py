@@ -145,9 +145,9 @@ def _vector_isas() -> list:
 
 @functools.cache
 def compiler_name() -> str:
-    """The compiler as the daemon names it in keys (server/runner/toolchain.cc): "g++ 12.2.0"."""
+    """The compiler as the daemon names it in keys (server/runner/toolchain.cc): "g++ 12"."""
     answer = subprocess.run([str(WRAPPER), "-dumpfullversion"], capture_output=True, text=True, check=True)
-    return f"{Path(os.environ.get('STOKER_CXX') or 'g++').name} {answer.stdout.strip()}"
+    return f"{Path(os.environ.get('STOKER_CXX') or 'g++').name} {answer.stdout.strip().partition('.')[0]}"
 
 
 @functools.cache
