@@ -1,6 +1,6 @@
 // The evidence on one compiled candidate: parity with eager on made-up inputs,
-// of the bucket's size and of sizes that are padded to it, and on requests that
-// were recorded; then paired timing.
+// of the bucket's size and of sizes that are padded to it, on the ends of their
+// ranges, and on requests that were recorded; then paired timing.
 //
 // Thread-safe; blocks. Every run is one piece of work for the first device
 // thread, which serves batches in between.
@@ -85,6 +85,7 @@ class CandidateCheck {
   struct Case {
     CaseSizes sizes;
     const Recorded* recorded = nullptr;  // null: made up
+    bool extremes = false;
   };
   std::vector<Case> Cases(const ShapeBucket& bucket,
                           const Executable& candidate,

@@ -49,9 +49,20 @@ InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes,
 
 std::vector<Tensor> MadeUpInputs::Of(absl::Span<const int64_t> sizes,
                                      uint64_t seed) const {
+  return Make(sizes, seed, /*extremes=*/false);
+}
+
+std::vector<Tensor> MadeUpInputs::Extremes(absl::Span<const int64_t> sizes,
+                                           uint64_t seed) const {
+  return Make(sizes, seed, /*extremes=*/true);
+}
+
+std::vector<Tensor> MadeUpInputs::Make(absl::Span<const int64_t> sizes,
+                                       uint64_t seed, bool extremes) const {
   std::vector<InputDomain> domains;
   for (const InputSpec& input : spec_.inputs) {
     domains.push_back(Domain(input, sizes, kKinds[accepted_.load()]));
+    domains.back().extremes = extremes;
   }
   return SeededInputs(domains, seed);
 }

@@ -28,6 +28,11 @@ class MadeUpInputs {
   // Of these sizes, of the kind that was accepted last. The same on every host.
   std::vector<Tensor> Of(absl::Span<const int64_t> sizes, uint64_t seed) const;
 
+  // Of that kind, the ends of their ranges: the first and last row of a table,
+  // zero, next to nothing and much. The program may refuse them.
+  std::vector<Tensor> Extremes(absl::Span<const int64_t> sizes,
+                               uint64_t seed) const;
+
   // Calls `run` with inputs of one kind after the other, that one first, until
   // it returns something else than INVALID_ARGUMENT, and returns that. When all
   // are refused: INVALID_ARGUMENT, as the first was.
@@ -36,6 +41,9 @@ class MadeUpInputs {
       absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> run) const;
 
  private:
+  std::vector<Tensor> Make(absl::Span<const int64_t> sizes, uint64_t seed,
+                           bool extremes) const;
+
   const ModelSpec& spec_;
   mutable std::atomic<size_t> accepted_ = 0;  // a kind
 };

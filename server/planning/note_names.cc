@@ -12,7 +12,7 @@ namespace {
 
 std::string Circumstances(const ModelSpec& spec) {
   std::string text =
-      absl::StrCat("6 ", spec.weights_digest, " ", spec.parity.rtol, " ",
+      absl::StrCat("7 ", spec.weights_digest, " ", spec.parity.rtol, " ",
                    spec.parity.atol, " ", spec.parity.cases);
   if (std::isfinite(spec.parity.rms)) {
     absl::StrAppend(&text, " rms ", spec.parity.rms);

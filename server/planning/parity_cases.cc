@@ -29,6 +29,7 @@ constexpr double kMostVolume = 4;
 
 int64_t ThreeFifths(int64_t size) { return size * 3 / 5; }
 int64_t OneShort(int64_t size) { return size - 1; }
+int64_t Least(int64_t /*size*/) { return 1; }
 
 int64_t Shrunk(const DimensionSpec& dimension, int64_t size,
                int64_t (*shrink)(int64_t)) {
@@ -66,10 +67,10 @@ std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
                                    const ShapeBucket& bucket) {
   std::vector<CaseSizes> padded;
   if (CanBePadded(spec)) {
-    for (const auto shrink : {OneShort, ThreeFifths}) {
+    for (const auto shrink : {OneShort, ThreeFifths, Least}) {
       auto sizes = ShrunkSizes(spec, bucket, shrink);
       if (!sizes.has_value()) continue;
-      if (!padded.empty() && padded.front().sizes == *sizes) continue;
+      if (!padded.empty() && padded.back().sizes == *sizes) continue;
       padded.push_back({0, *std::move(sizes), true});
     }
   }

@@ -281,6 +281,17 @@ std::vector<std::string> BytesOf(absl::Span<const Tensor> tensors) {
 
 }  // namespace
 
+bool AllFinite(absl::Span<const Tensor> outputs) {
+  for (const Tensor& output : outputs) {
+    if (!IsFloating(output.dtype)) continue;
+    const int64_t count = ElementCount(output.shape).value_or(0);
+    for (int64_t i = 0; i < count; ++i) {
+      if (!std::isfinite(FloatingAt(output, i))) return false;
+    }
+  }
+  return true;
+}
+
 Comparison CompareOutputs(absl::Span<const Tensor> expected,
                           absl::Span<const Tensor> actual,
                           const ParityTolerance& tolerance,

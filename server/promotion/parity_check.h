@@ -48,6 +48,9 @@ struct Comparison {
   // Empty when equal; "output 1[0,3]: eager ..., compiled ...".
   std::string difference;
 };
+// Whether no floating output holds NaN or Inf.
+bool AllFinite(absl::Span<const Tensor> outputs);
+
 // `names`: of the two, in the difference.
 struct ComparedNames {
   const char* expected = "eager";

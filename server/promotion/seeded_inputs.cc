@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -67,6 +68,10 @@ void FillIntegers(const InputDomain& domain, SplitMix64& random,
   T* out = reinterpret_cast<T*>(buffer.data());
   for (size_t i = 0; i < buffer.size() / sizeof(T); ++i) {
     const uint64_t bits = random.Next();
+    if (domain.extremes) {
+      out[i] = (bits & 1) == 0 ? low : high;
+      continue;
+    }
     // Multiply and keep the upper half: a number in [0, span].
     const uint64_t offset =
         span == std::numeric_limits<uint64_t>::max()
@@ -77,17 +82,29 @@ void FillIntegers(const InputDomain& domain, SplitMix64& random,
   }
 }
 
+double FloatingOf(const InputDomain& domain, SplitMix64& random) {
+  if (domain.extremes) {
+    if (!domain.normal) {
+      return (random.Next() & 1) == 0 ? domain.low : domain.high;
+    }
+    // Large ones differ, so that a largest is not one of many. Next to nothing
+    // is a normal number still: denormal ones may be flushed.
+    const double much = ExtremeOf(domain.dtype) * (1 + random.NextUnit() / 4);
+    const double values[] = {-much, -1e-30, 0, 1e-30, much};
+    return values[random.Next() % std::size(values)];
+  }
+  return domain.normal
+             ? random.NextNormal()
+             : domain.low + random.NextUnit() * (domain.high - domain.low);
+}
+
 // `Store` turns a double into the element.
 template <typename T, typename Store>
 void FillFloating(const InputDomain& domain, SplitMix64& random, Buffer& buffer,
                   Store store) {
   T* out = reinterpret_cast<T*>(buffer.data());
   for (size_t i = 0; i < buffer.size() / sizeof(T); ++i) {
-    const double value =
-        domain.normal
-            ? random.NextNormal()
-            : domain.low + random.NextUnit() * (domain.high - domain.low);
-    out[i] = store(value);
+    out[i] = store(FloatingOf(domain, random));
   }
 }
 
@@ -200,6 +217,17 @@ void Arrange(const InputDomain& domain, Buffer& buffer) {
 }
 
 }  // namespace
+
+double ExtremeOf(DataType dtype) {
+  switch (dtype) {
+    case DataType::kFp16:
+      return 11.1;  // 2^16, half precision's largest
+    case DataType::kFp64:
+      return 709.8;  // 2^1024
+    default:
+      return 88.8;  // 2^128
+  }
+}
 
 std::vector<Tensor> SeededInputs(absl::Span<const InputDomain> domains,
                                  uint64_t seed) {

@@ -16,6 +16,9 @@ struct InputDomain {
   double low = 0;
   double high = 1;      // closed range; integers and booleans use it rounded
   bool normal = false;  // floating point from N(0,1), range ignored
+  // Nothing but the ends of the range; of normal numbers, zero and, of either
+  // sign, next to nothing and from ExtremeOf(dtype) to a quarter more.
+  bool extremes = false;
   enum class Pattern {
     kAny,
     kAscending,  // along the last axis
@@ -24,6 +27,10 @@ struct InputDomain {
   };
   Pattern pattern = Pattern::kAny;
 };
+
+// Of a floating type, just above where its exp overflows: code that is right
+// for moderate values only is wrong there, and sums of such values are fine.
+double ExtremeOf(DataType dtype);
 
 // Deterministic in (domains, seed): splitmix64, one stream per input; a normal
 // distribution is the sum of twelve uniform numbers less six. Buffers are

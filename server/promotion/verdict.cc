@@ -81,6 +81,7 @@ json ToJson(const ParityCase& one) {
     if (value.has_value()) object[name] = ToJson(*value);
   };
   if (one.recorded) object["recorded"] = true;
+  if (one.extremes) object["extremes"] = true;
   add("eager_rmse", one.eager_rmse);
   add("compiled_rmse", one.compiled_rmse);
   add("argmax_agreement", one.argmax_agreement);
@@ -91,6 +92,7 @@ bool ParseCase(const json& object, ParityCase& one) {
   Reader reader(object);
   reader.ReadCount("seed", one.seed);
   if (object.contains("recorded")) reader.Read("recorded", one.recorded);
+  if (object.contains("extremes")) reader.Read("extremes", one.extremes);
   reader.Read("sizes", one.sizes);
   reader.Read("max_abs_error", one.max_abs_error);
   reader.Read("difference", one.difference);

@@ -15,6 +15,7 @@ namespace stoker {
 struct ParityCase {
   uint64_t seed = 0;
   bool recorded = false;  // a request's inputs; `seed` is its number
+  bool extremes = false;  // the ends of the inputs' ranges
   std::string sizes;  // "batch=5,tokens=19"; padded where not the bucket's own
   double max_abs_error = 0;  // over all floating outputs
   // Root mean square errors against a float64 run, the largest of the outputs';

@@ -184,7 +184,7 @@ import torch
 def apply(graph):
     (x,) = graph.find_nodes(op="placeholder")
     with graph.inserting_after(x):
-        clamped = graph.call_function(torch.ops.aten.clamp.default, (x, -50.0, 50.0))
+        clamped = graph.call_function(torch.ops.aten.clamp.default, (x, -MOST, MOST))
     clamped.meta = dict(x.meta)
     x.replace_all_uses_with(clamped, delete_user_cb=lambda user: user is not clamped)
 """
@@ -211,7 +211,7 @@ def test_recorded_requests_show_what_made_up_inputs_do_not(
 ) -> None:
     """The pass is wrong for values that the seeded inputs never have."""
     root = repository("mlp")
-    (root / "mlp/passes.py").write_text(CLAMP)
+    (root / "mlp/passes.py").write_text(CLAMP.replace("MOST", "500.0"))
     levers = {**BUCKET, "compile": {"passes": "passes.py"}}
     write_yaml(root / "mlp", **levers, parity={"recorded": 4})
     with start(root, "--no-compile", cache=fresh_cache) as daemon, daemon.client() as client:
@@ -230,4 +230,10 @@ def test_recorded_requests_show_what_made_up_inputs_do_not(
     with start(root, "--allow-passes", cache=fresh_cache) as daemon:
         daemon.wait_ready()
         assert daemon.metric("stoker_promotions_total", outcome="promoted") == 1
+        assert daemon.stop() == 0
+    # The ends of what is made up find more.
+    (root / "mlp/passes.py").write_text(CLAMP.replace("MOST", "50.0"))
+    with start(root, "--allow-passes", cache=fresh_cache) as daemon:
+        daemon.wait_ready()
+        assert "stays on eager (parity): extremes of seed" in daemon.log()
         assert daemon.stop() == 0

@@ -73,12 +73,14 @@ def test_the_evidence_is_kept_and_shown(repository: Repository, start: Start, un
     assert listed[0]["verdict"]["pairs"] >= 11
     cases = {row["bucket"]: [case["sizes"] for case in row["verdict"]["cases"]] for row in listed}
     assert cases == {
-        "batch=1": ["batch=1", "batch=1"],
-        "batch=8": ["batch=8", "batch=7", "batch=8", "batch=4"],
+        "batch=1": ["batch=1", "batch=1", "batch=1"],
+        "batch=8": ["batch=8", "batch=7", "batch=8", "batch=4", "batch=1", "batch=8"],
     }
     header, first, second = ctl(*arguments).splitlines()
     assert header.split()[:3] == ["MODEL", "BUCKET", "VERDICT"]
     assert first.startswith("mlp:1  batch=1") and second.startswith("mlp:1  batch=8")
+
+    assert all([case for case in row["verdict"]["cases"] if case.get("extremes")] for row in listed)
 
     # Another tolerance is another question: nobody has answered it yet.
     write_yaml(root / "mlp", max_batch_size=8, buckets={"batch": [1, 8]}, parity={"rtol": 1e-5})

@@ -1,6 +1,7 @@
 #include "models/candidate_check.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -45,14 +46,16 @@ absl::StatusOr<RunResult> Same(absl::Span<const Tensor> inputs) {
   return result;
 }
 
-// As a kernel that clamps would: right for what made-up inputs hold.
-absl::StatusOr<RunResult> Clamped(absl::Span<const Tensor> inputs) {
-  std::vector<float> values = ValuesOf<float>(inputs[0]);
-  for (float& value : values) value = std::clamp(value, -50.0F, 50.0F);
-  RunResult result;
-  result.outputs = {
-      MakeTensor<float>(DataType::kFp32, inputs[0].shape, values)};
-  return result;
+// As a kernel that clamps would.
+FakeExecutable::Script ClampedAt(float most) {
+  return [most](absl::Span<const Tensor> inputs) {
+    std::vector<float> values = ValuesOf<float>(inputs[0]);
+    for (float& value : values) value = std::clamp(value, -most, most);
+    RunResult result;
+    result.outputs = {
+        MakeTensor<float>(DataType::kFp32, inputs[0].shape, values)};
+    return absl::StatusOr<RunResult>(std::move(result));
+  };
 }
 
 class CandidateCheckTest : public ::testing::Test {
@@ -135,7 +138,7 @@ TEST_F(CandidateCheckTest, WhatIsTheSameAndFasterIsPromoted) {
   ASSERT_TRUE(evidence.ok()) << evidence.status();
   EXPECT_TRUE(evidence->verdict.promote()) << evidence->verdict.reason();
   EXPECT_NEAR(evidence->verdict.profit.speedup, 2, 1e-6);
-  EXPECT_EQ(evidence->verdict.parity.cases.size(), 4u);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 6u);
 }
 
 // With minutes for a run nobody waits for all cases and pairs: two cases, of
@@ -192,19 +195,56 @@ TEST_F(CandidateCheckTest, OnlyTheCandidateFindsItsMemoryPoisoned) {
   });
   const auto evidence = Check(eager, candidate, {Request({1, 2})});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_EQ(evidence->verdict.parity.cases.size(), 5u);
-  EXPECT_EQ(poisoned, 5);  // and no run that is timed
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 7u);
+  EXPECT_EQ(poisoned, 7);  // and no run that is timed
+}
+
+TEST_F(CandidateCheckTest, TheEndsOfARangeShowWhatItsMiddleDoesNot) {
+  FakeExecutable clamping("aot", ClampedAt(50));
+  const auto evidence = Check(eager_, clamping, {});
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_EQ(evidence->verdict.refusal(), "parity");
+  EXPECT_THAT(evidence->verdict.reason(), HasSubstr("extremes of seed 5"));
+  EXPECT_TRUE(evidence->verdict.parity.cases.back().extremes);
+}
+
+// Eager overflows there, or refuses them: there is nothing to compare with.
+TEST_F(CandidateCheckTest, ExtremesThatEagerDoesNotAnswerArePassedOver) {
+  FakeExecutable overflowing("eager", [](absl::Span<const Tensor> inputs) {
+    std::vector<float> values = ValuesOf<float>(inputs[0]);
+    for (float& value : values) {
+      if (value > 50) value = std::numeric_limits<float>::infinity();
+    }
+    RunResult result;
+    result.outputs = {
+        MakeTensor<float>(DataType::kFp32, inputs[0].shape, values)};
+    return absl::StatusOr<RunResult>(std::move(result));
+  });
+  FakeExecutable picky("eager", [](absl::Span<const Tensor> inputs) {
+    const std::vector<float> values = ValuesOf<float>(inputs[0]);
+    return *std::max_element(values.begin(), values.end()) > 50
+               ? absl::StatusOr<RunResult>(
+                     absl::InvalidArgumentError("too large"))
+               : Same(inputs);
+  });
+  for (FakeExecutable* eager : {&overflowing, &picky}) {
+    const auto evidence = Check(*eager, candidate_, {});
+    ASSERT_TRUE(evidence.ok()) << evidence.status();
+    EXPECT_TRUE(evidence->verdict.parity.equal)
+        << evidence->verdict.parity.reason;
+    EXPECT_EQ(evidence->verdict.parity.cases.size(), 5u);
+  }
 }
 
 TEST_F(CandidateCheckTest, RecordedRequestsShowWhatMadeUpInputsDoNot) {
-  FakeExecutable clamping("aot", Clamped);
+  FakeExecutable clamping("aot", ClampedAt(500));
   auto evidence =
       Check(eager_, clamping, {Request({1, 2}), Request({1, 1000, 3})});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
   EXPECT_EQ(evidence->verdict.refusal(), "parity");
   EXPECT_THAT(evidence->verdict.reason(),
               HasSubstr("recorded request 1, batch=3 padded, output 0[1]: "
-                        "eager 1000, compiled 50"));
+                        "eager 1000, compiled 500"));
   EXPECT_FALSE(evidence->reproducer.empty());
   evidence = Check(eager_, clamping, {});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
@@ -215,7 +255,7 @@ TEST_F(CandidateCheckTest, RecordedRequestsShowWhatMadeUpInputsDoNot) {
 TEST_F(CandidateCheckTest, RecordedRequestsOfOtherSizesArePassedOver) {
   const auto evidence = Check({Request(std::vector<float>(9, 1.0F))});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_EQ(evidence->verdict.parity.cases.size(), 4u);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 6u);
 }
 
 // As a logarithm that is checked would.
@@ -230,7 +270,7 @@ TEST_F(CandidateCheckTest, WhereEagerRefusesTheUsualInputsOthersAreTried) {
   const auto evidence = Check(picky, candidate_, {});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
   EXPECT_TRUE(evidence->verdict.parity.equal);
-  EXPECT_EQ(evidence->verdict.parity.cases.size(), 4u);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 6u);
 }
 
 TEST_F(CandidateCheckTest, WhatEagerNeverAnswersIsNotCompared) {
@@ -253,7 +293,7 @@ TEST_F(CandidateCheckTest, RecordedRequestsThatEagerRefusesArePassedOver) {
   const auto evidence =
       Check(picky, candidate_, {Request({1000}), Request({1})});
   ASSERT_TRUE(evidence.ok()) << evidence.status();
-  EXPECT_EQ(evidence->verdict.parity.cases.size(), 5u);
+  EXPECT_EQ(evidence->verdict.parity.cases.size(), 7u);
 }
 
 }  // namespace

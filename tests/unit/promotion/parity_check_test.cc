@@ -70,6 +70,14 @@ INSTANTIATE_TEST_SUITE_P(
         FloatCase{"SignedZeros", {0.0f}, {-0.0f}, true, 0}),
     [](const auto& test) { return test.param.name; });
 
+TEST(AllFiniteTest, LooksAtEveryFloatingOutput) {
+  const Tensor integers = MakeTensor<int64_t>(DataType::kInt64, {1}, {1});
+  EXPECT_TRUE(AllFinite({}));
+  EXPECT_TRUE(AllFinite({integers, Floats({1, -1e30F, 0})}));
+  EXPECT_FALSE(AllFinite({Floats({1}), Floats({0, kNan})}));
+  EXPECT_FALSE(AllFinite({Floats({-kInf, 0}), integers}));
+}
+
 TEST(CompareOutputsTest, NamesTheWorstElement) {
   const Tensor expected[] = {
       Floats({1}),

@@ -5,14 +5,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "promotion/half_float.h"
+#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Gt;
+using ::testing::Lt;
 
 // The numbers come from an independent implementation of the generator.
 TEST(SeededInputsTest, AreTheSameOnEveryHost) {
@@ -47,6 +57,38 @@ TEST(SeededInputsTest, DependOnTheSeedAndNotOnTheNeighbours) {
   EXPECT_EQ(bytes(a[1]),
             bytes(SeededInputs(std::vector{longer, second}, 1)[1]));
   EXPECT_NE(bytes(a[1]), bytes(SeededInputs(std::vector{first, second}, 2)[1]));
+}
+
+TEST(SeededInputsTest, MayBeTheEndsOfTheirRanges) {
+  const InputDomain domains[] = {{.dtype = DataType::kInt64,
+                                  .shape = {64},
+                                  .low = 0,
+                                  .high = 30521,
+                                  .extremes = true},
+                                 {.dtype = DataType::kFp32,
+                                  .shape = {64},
+                                  .low = -1,
+                                  .high = 1,
+                                  .extremes = true},
+                                 {.dtype = DataType::kFp32,
+                                  .shape = {500},
+                                  .normal = true,
+                                  .extremes = true}};
+  const std::vector<Tensor> inputs = SeededInputs(domains, 3);
+  EXPECT_THAT(ValuesOf<int64_t>(inputs[0]),
+              AllOf(Each(AnyOf(0, 30521)), Contains(0), Contains(30521)));
+  EXPECT_THAT(ValuesOf<float>(inputs[1]),
+              AllOf(Each(AnyOf(-1, 1)), Contains(-1), Contains(1)));
+  const std::vector<float> normals = ValuesOf<float>(inputs[2]);
+  int large = 0;
+  for (const float value : normals) {
+    if (std::abs(value) <= 1e-30F) continue;
+    ++large;
+    EXPECT_GT(std::exp(std::abs(value)), std::numeric_limits<float>::max());
+    EXPECT_LE(std::abs(value), 111);
+  }
+  EXPECT_THAT(large, AllOf(Gt(150), Lt(250)));
+  EXPECT_THAT(normals, AllOf(Contains(0), Contains(1e-30F), Contains(-1e-30F)));
 }
 
 TEST(SeededInputsTest, MayBeInOrder) {
