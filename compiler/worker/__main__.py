@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     started = time.monotonic()
     os.set_inheritable(options.reply_fd, False)
+    os.umask(0o077)  # what others may write to is no artifact
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)  # compilers whose job was killed are reaped here
     # Inductor warns of its own ways; what remains in the log is about the model.
     warnings.simplefilter("ignore", FutureWarning)

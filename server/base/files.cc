@@ -85,6 +85,29 @@ absl::Status SyncFolder(const std::string& path) {
   return Sync(path, O_DIRECTORY);
 }
 
+bool IsFolder(const std::string& path) {
+  struct stat info;
+  return lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+// A folder that lies in an image can't be renamed in a container
+// (overlayfs.rst, "renaming directories"): not at once, then.
+absl::Status MoveFolder(const std::string& from, const std::string& to) {
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(to, error))) {
+    return ErrnoStatus(EEXIST, absl::StrCat("rename ", from, " to ", to));
+  }
+  fs::copy(from, to, fs::copy_options::recursive, error);
+  if (error) {
+    std::error_code ignored;
+    fs::remove_all(to, ignored);
+    return ErrnoStatus(error.value(), absl::StrCat("copy ", from, " to ", to));
+  }
+  fs::remove_all(from, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("remove ", from));
+  return SyncFolder(ParentOf(to));
+}
+
 // Whether `path` still names the file behind `fd`.
 bool StillNamed(const std::string& path, int fd) {
   struct stat opened, named;
@@ -131,6 +154,7 @@ class RealFiles : public Files {
 
   absl::Status Rename(const std::string& from, const std::string& to) override {
     if (rename(from.c_str(), to.c_str()) != 0) {
+      if (errno == EXDEV && IsFolder(from)) return MoveFolder(from, to);
       return LastError(absl::StrCat("rename ", from, " to"), to);
     }
     return SyncFolder(ParentOf(to));
@@ -221,11 +245,22 @@ class RealFiles : public Files {
   }
 
  private:
+  // On NFS a lock for one holder takes a descriptor that may write (flock(2),
+  // notes). Elsewhere an existing file on a read-only disk will do.
+  static FileDescriptor OpenLockFile(const std::string& path, int kind) {
+    if (kind == LOCK_EX) {
+      FileDescriptor file = OpenFile(path, O_RDWR | O_CREAT);
+      if (file.ok() || (errno != EACCES && errno != EROFS && errno != EPERM)) {
+        return file;
+      }
+    }
+    return OpenFile(path, O_RDONLY | O_CREAT);
+  }
+
   static absl::StatusOr<std::unique_ptr<FileLock>> TryFlock(
       const std::string& path, int kind) {
     while (true) {
-      // Read-only, so that an existing lock file on a read-only disk will do.
-      FileDescriptor file = OpenFile(path, O_RDONLY | O_CREAT);
+      FileDescriptor file = OpenLockFile(path, kind);
       if (!file.ok()) return LastError("open lock file", path);
       if (flock(file.get(), kind | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return nullptr;

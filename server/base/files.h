@@ -71,7 +71,9 @@ class Files {
   // be left half written.
   virtual absl::Status Write(const std::string& path,
                              std::string_view bytes) = 0;
-  // rename(2), then fsync of the parent folder of `to`.
+  // rename(2), then fsync of the parent folder of `to`. Not atomic where a
+  // folder would cross from one file system to another, as those of a
+  // container's image do: it is copied and removed.
   virtual absl::Status Rename(const std::string& from,
                               const std::string& to) = 0;
   // fsync of every file and folder below `path`, and of `path`.

@@ -86,6 +86,14 @@ bool CacheLayer::Vouches(const std::string& member,
 }
 
 EntryCheck CacheLayer::Check(const ArtifactKey& key) const {
+  const std::string entry = EntryFolder(key);
+  const absl::Status above =
+      CheckOwner(entry.substr(0, entry.rfind('/')), /*root_may_own=*/true);
+  if (absl::IsPermissionDenied(above)) {
+    return {.result = EntryCheck::Result::kDamaged,
+            .reason = "owner",
+            .detail = std::string(above.message())};
+  }
   EntryCheck check =
       CheckEntry(*files_, EntryFolder(key), key, EntryKind::kCommitted);
   // The manifest has the digests of all else.

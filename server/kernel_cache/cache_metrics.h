@@ -26,7 +26,7 @@ class CacheMetrics {
   void Committed(int64_t bytes);
   // "duplicate", where somebody else was faster, or "failed".
   void CommitEnded(const char* result);
-  // `label`: "manifest", "checksum", "missing_file" or "open".
+  // `label`: as in EntryCheck::reason, or "open".
   void Rejected(const ArtifactKey& key, std::string_view label,
                 std::string_view reason);
   void Evicted(std::string_view reason);

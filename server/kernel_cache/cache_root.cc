@@ -89,6 +89,10 @@ absl::StatusOr<std::unique_ptr<CacheRoot>> CacheRoot::Open(
     log::Warn("kernel cache {} can't be written, nothing is compiled: {}", real,
               std::string(made.message()));
     opened->writable_ = absl::UnavailableError(made.message());
+  } else if (const absl::Status locks = opened->TryLocks(); !locks.ok()) {
+    log::Warn("kernel cache {}: nothing can be locked, nothing is compiled: {}",
+              real, std::string(locks.message()));
+    opened->writable_ = absl::UnavailableError(locks.message());
   } else if (const absl::Status removed = opened->staging_.RemoveOwnerless();
              !removed.ok()) {
     log::Warn("kernel cache {}: left-over staging folders stay: {}", real,
@@ -106,6 +110,13 @@ absl::Status CacheRoot::CheckOwners(const std::string& root) const {
     RETURN_IF_ERROR(top().CheckOwner(folder, /*root_may_own=*/false));
   }
   return absl::OkStatus();
+}
+
+absl::Status CacheRoot::TryLocks() const {
+  const std::string path = absl::StrCat(Folder("locks"), "/.try");
+  const absl::Status tried = files_.TryLock(path).status();
+  files_.Remove(path).IgnoreError();
+  return tried;
 }
 
 absl::Status CacheRoot::MakeFolders() const {

@@ -76,6 +76,8 @@ class CacheRoot {
   CacheRoot(std::vector<CacheLayer> layers, Files& files);
   absl::Status CheckOwners(const std::string& root) const;
   absl::Status MakeFolders() const;
+  // Why the file system takes no locks that it has.
+  absl::Status TryLocks() const;
 
   const std::vector<CacheLayer> layers_;
   Files& files_;

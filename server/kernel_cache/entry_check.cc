@@ -23,6 +23,7 @@ constexpr int kSchema = 1;
 constexpr std::string_view kReasonManifest = "manifest";
 constexpr std::string_view kReasonChecksum = "checksum";
 constexpr std::string_view kReasonMissing = "missing_file";
+constexpr std::string_view kReasonOwner = "owner";
 
 struct ListedFile {
   int64_t bytes = 0;
@@ -45,6 +46,23 @@ EntryCheck Unreadable(const absl::Status& status) {
 EntryCheck ReadError(const absl::Status& status) {
   if (!absl::IsNotFound(status)) return Unreadable(status);
   return Damaged(kReasonMissing, std::string(status.message()));
+}
+
+// Who may write to what was verified may change it afterwards.
+EntryCheck CheckOwner(Files& files, const std::string& path,
+                      FileInfo::Type type) {
+  const absl::StatusOr<FileInfo> info = files.Stat(path);
+  if (!info.ok()) return ReadError(info.status());
+  if (info->type != type) {
+    return Damaged(kReasonMissing,
+                   absl::StrCat(path, " is not a ",
+                                type == FileInfo::Type::kFile ? "regular file"
+                                                              : "folder"));
+  }
+  const absl::Status owned =
+      CheckOnlyOwnerWrites(*info, path, /*root_may_own=*/true, "0700 or 0600");
+  if (owned.ok()) return {.result = Result::kGood};
+  return Damaged(kReasonOwner, std::string(owned.message()));
 }
 
 bool IsPlainName(const std::string& name) {
@@ -99,10 +117,6 @@ EntryCheck CheckFile(Files& files, const std::string& path,
                      const ListedFile& listed) {
   const absl::StatusOr<FileInfo> info = files.Stat(path);
   if (!info.ok()) return ReadError(info.status());
-  if (info->type != FileInfo::Type::kFile) {
-    return Damaged(kReasonMissing,
-                   absl::StrCat(path, " is not a regular file"));
-  }
   if (info->bytes != listed.bytes) {
     return Damaged(kReasonChecksum,
                    absl::StrCat(path, " has ", info->bytes, " bytes, expected ",
@@ -118,7 +132,7 @@ EntryCheck CheckFile(Files& files, const std::string& path,
 }
 
 // Files that the manifest does not list would be code or data that nobody
-// verified.
+// verified; of those that it lists, and itself, who may write to them.
 EntryCheck CheckNothingElse(Files& files, const std::string& folder,
                             const ListedFiles& listed) {
   const absl::StatusOr<std::vector<std::string>> names = files.List(folder);
@@ -127,6 +141,11 @@ EntryCheck CheckNothingElse(Files& files, const std::string& folder,
     if (name != kManifestName && name != kSealName && !listed.contains(name)) {
       return Damaged(kReasonManifest, absl::StrCat(folder, "/", name,
                                                    " is not in the manifest"));
+    }
+    if (EntryCheck owned = CheckOwner(files, absl::StrCat(folder, "/", name),
+                                      FileInfo::Type::kFile);
+        owned.result != Result::kGood) {
+      return owned;
     }
   }
   return {.result = Result::kGood};
@@ -146,6 +165,12 @@ EntryCheck CheckSeal(Files& files, const std::string& folder,
 
 EntryCheck CheckFolder(Files& files, const std::string& folder,
                        const ArtifactKey& key, EntryKind kind) {
+  // The folder itself: the path leads to it by a link.
+  if (EntryCheck owned = CheckOwner(files, absl::StrCat(folder, "/."),
+                                    FileInfo::Type::kFolder);
+      owned.result != Result::kGood) {
+    return owned;
+  }
   const std::string manifest_path =
       absl::StrCat(folder, "/", Absl(kManifestName));
   absl::StatusOr<std::string> manifest = files.Read(manifest_path);

@@ -29,7 +29,7 @@ struct EntryCheck {
   };
   Result result = Result::kAbsent;
   std::string_view reason;    // of damage: manifest, checksum, missing_file,
-                              // signature
+                              // signature, owner
   std::string detail;         // what was expected and what came
   std::string manifest_json;  // when good
   int64_t bytes = 0;          // when good, of all files

@@ -178,7 +178,8 @@ inline constexpr MetricDef kCacheCommits{"stoker_cache_commits_total",
                                          "Commits: ok, duplicate, failed."};
 inline constexpr MetricDef kCacheRejections{
     "stoker_cache_rejections_total", MetricKind::kCounter, "reason",
-    "Entries set aside: manifest, checksum, missing_file, signature, open."};
+    "Entries set aside: manifest, checksum, missing_file, signature, owner, "
+    "open."};
 inline constexpr MetricDef kCacheEvictions{
     "stoker_cache_evictions_total", MetricKind::kCounter, "reason",
     "Entries let go by limit: age, size."};

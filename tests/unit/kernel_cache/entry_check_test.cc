@@ -26,6 +26,7 @@ class EntryCheckTest : public testing::Test {
   void Restore() {
     std::filesystem::remove_all(entry_);
     std::filesystem::create_directory(entry_);
+    std::filesystem::permissions(entry_, std::filesystem::perms::owner_all);
     StageArtifact(entry_, key_);
     Seal();
   }
@@ -196,6 +197,27 @@ TEST_F(EntryCheckTest, SizesBeyondAllReasonAreJustWrong) {
   manifest["files"]["model.so"]["bytes"] = ~uint64_t{0};
   SetManifest(manifest);
   ExpectDamaged("checksum", "bytes, expected");
+}
+
+TEST_F(EntryCheckTest, WhatOthersMayWriteToIsNoEntry) {
+  using std::filesystem::perm_options, std::filesystem::perms;
+  for (const char* name :
+       {"", "/model.so", "/manifest.json", "/manifest.sha256"}) {
+    for (const perms others : {perms::group_write, perms::others_write}) {
+      Restore();
+      std::filesystem::permissions(entry_ + name, others, perm_options::add);
+      ExpectDamaged("owner", "may be written by others");
+    }
+  }
+}
+
+TEST_F(EntryCheckTest, WhatBelongsToSomebodyElseIsNoEntry) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  for (const char* name : {"", "/model.so", "/manifest.json"}) {
+    Restore();
+    ASSERT_EQ(chown((entry_ + name).c_str(), 65534, 65534), 0);
+    ExpectDamaged("owner", "belongs to user 65534, expected 0");
+  }
 }
 
 TEST_F(EntryCheckTest, AnErrorOfTheDiskIsNotDamage) {

@@ -38,6 +38,8 @@ inline nlohmann::json ManifestOf(const ArtifactKey& key,
 
 inline void WriteBytes(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
+  using std::filesystem::perms;
+  std::filesystem::permissions(path, perms::owner_read | perms::owner_write);
 }
 
 inline std::string ReadBytes(const std::string& path) {
