@@ -1,18 +1,22 @@
 """Runs a program in float64: what a parity check asks when eager and compiled differ by rounding.
 
-    python -m compiler.reference PROGRAM <inputs 3>outputs
+    python -m compiler.reference [--no-sandbox] PROGRAM <inputs 3>outputs
 
 PROGRAM is a .pt2 file; inputs and outputs are safetensors files whose tensors are named by their
 flat positions, "0", "1", .... Floating outputs are float64. The program is the one that was exported, with
 every floating tensor, and every floating dtype that its graph names, widened. Of one that can't be computed
 so, the one output is "refused", the bytes of the reason. An end without any says nothing of the program: it
-may be the host's, which had no memory, say.
+may be the host's, which had no memory, say. A program is somebody else's: it is run where it can read what it needs,
+write nothing and reach nobody, as far as the kernel can see to that.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,6 +24,8 @@ from safetensors.torch import load, save
 from torch.utils import _pytree as pytree
 
 from compiler.program.archive import load_program
+from compiler.sandbox import landlock, places
+from compiler.sandbox.confine import confine, opened
 
 REPLY = 3  # the descriptor that outputs are written to
 
@@ -79,12 +85,27 @@ def answer(program: torch.export.ExportedProgram, inputs: list[torch.Tensor]) ->
     return {str(i): output.contiguous().clone() for i, output in enumerate(outputs)}
 
 
-def main(program: str) -> None:
+def held_to(program: Path) -> Path:
+    """Confines this process, which must have one thread. Where the program lies then."""
+    descriptor, path = opened(program)
+    readable = ((place, landlock.READ) for place in (*places.system(), *places.python()))
+    devices = ((Path(device), landlock.DEVICE) for device in places.DEVICES)
+    tempfile.tempdir = "/nowhere"  # torch wants to know where it could write, and does not
+    confine([(descriptor, landlock.READ_FILE), *readable, *devices])
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m compiler.reference", description=str(__doc__).splitlines()[0])
+    parser.add_argument("program", type=Path, help="the .pt2 file")
+    parser.add_argument("--no-sandbox", action="store_true", help="the program can do all that this user can")
+    given = parser.parse_args()
     tensors = load(sys.stdin.buffer.read())
+    program = given.program if given.no_sandbox else held_to(given.program)
     reply = save(answer(load_program(program), [tensors[str(i)] for i in range(len(tensors))]))
     with os.fdopen(REPLY, "wb") as file:
         file.write(reply)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -27,7 +27,7 @@ ALLOWED: dict[str, set[str]] = {
     "compiler.worker": {"compiler.guards", "compiler.job", "compiler.sandbox"},
     "compiler.explain": {"compiler.program", "compiler.guards", "compiler.specialise", "compiler.job"},
     "compiler.export": {"compiler.program"},
-    "compiler.reference": {"compiler.program"},
+    "compiler.reference": {"compiler.program", "compiler.sandbox"},
     "loadtest.circumstances": set(),
     "loadtest.text_table": set(),
     "loadtest.environments": set(),

@@ -46,6 +46,7 @@ ReferenceRun::Options ReferenceOptions(const Options& options) {
   ReferenceRun::Options reference;
   if (!options.compiler_python.empty()) {
     reference.argv = {options.compiler_python, "-m", "compiler.reference"};
+    if (!options.compile_sandbox) reference.argv.emplace_back("--no-sandbox");
   }
   reference.working_folder = options.compiler_folder;
   return reference;

@@ -13,6 +13,7 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from compiler.reference import is_the_hosts
+from compiler.sandbox import landlock, seccomp
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -115,3 +116,43 @@ def test_a_program_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "model.pt2").write_bytes(b"nothing")
     with pytest.raises(AssertionError):
         ask(tmp_path / "model.pt2", [torch.zeros(1)])
+
+
+ATTEMPTS = """
+import os, socket, sys
+from pathlib import Path
+from compiler.reference import held_to
+
+program, secret = map(Path, sys.argv[1:])
+found = held_to(program)
+assert found.read_bytes()[:2] == b"PK"
+attempts = {
+    "read": lambda: secret.read_text(),
+    "write": lambda: secret.write_text("x"),
+    "make": lambda: secret.with_name("new").touch(),
+    "change the program": lambda: open(program, "r+b"),
+    "list": lambda: os.listdir(secret.parent),
+    "connect": lambda: socket.create_connection(("127.0.0.1", 9), timeout=1),
+    "signal": lambda: os.kill(os.getppid(), 0),
+    "leave": lambda: os.setsid(),
+}
+for name, attempt in attempts.items():
+    try:
+        attempt()
+        print(name)
+    except PermissionError:
+        pass
+"""
+
+
+@pytest.mark.skipif(landlock.version() < landlock.WITH_SIGNALS, reason="this kernel has no Landlock of version 6")
+@pytest.mark.skipif(not seccomp.available(), reason="this kernel takes no seccomp filter")
+def test_a_program_reads_what_it_needs_and_reaches_nobody(mixed: tuple[Mixed, Path], tmp_path: Path) -> None:
+    secret = tmp_path / "home" / ".netrc"
+    secret.parent.mkdir()
+    secret.write_text("a password")
+    done = subprocess.run(
+        [sys.executable, "-c", ATTEMPTS, mixed[1], secret], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert secret.read_text() == "a password"

@@ -243,10 +243,19 @@ def test_the_folders_of_sources() -> None:
     assert claims["models"] == {"claimName": "models", "readOnly": True}
     spec = pod(render("source-oci"))
     images = {v["name"]: v["image"]["reference"] for v in spec["volumes"] if "image" in v}
-    assert images["models"] == "registry.example/models/minilm:v1"
+    assert images["models"].startswith("registry.example/models/minilm@sha256:3333")
     assert images["kernels"].startswith("registry.example/kernels/minilm@sha256:0000")
     assert spec["containers"][0]["image"].startswith("registry.example/stoker@sha256:1111")
     assert {m["name"]: m.get("subPath") for m in spec["containers"][0]["volumeMounts"]}["models"] == "models"
+
+
+def test_what_is_signed_is_checked_with_the_key_of_a_config_map() -> None:
+    spec = pod(render("source-oci"))
+    container = spec["containers"][0]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == "trust"]
+    assert mount["readOnly"] and f"--trust={mount['mountPath']}/trusted.pem" in container["args"]
+    assert {"name": "trust", "configMap": {"name": "kernels-signer"}} in spec["volumes"]
+    assert not any("--trust" in argument for argument in pod(render("source-pvc"))["containers"][0]["args"])
 
 
 def test_the_job_fills_what_the_servers_read() -> None:

@@ -148,9 +148,11 @@ def test_an_example_goes_with_the_runtime(example: Path) -> None:
     assert all(mount["readOnly"] for mount in mounted.values())
     arguments = model.get("args", [])
     if "--require-cache" in arguments:
-        (mount,) = mounted.values()
+        mount = mounted["kernels"]
         layer = flag(arguments, "--cache-layer")
         assert layer == mount["mountPath"] or layer.startswith(mount["mountPath"] + "/")
+    if "trust" in mounted:
+        assert flag(arguments, "--trust") == mounted["trust"]["mountPath"] + "/trusted.pem"
 
 
 @each_example
