@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +86,12 @@ def answer(program: torch.export.ExportedProgram, inputs: list[torch.Tensor]) ->
 
 def held_to(program: Path) -> Path:
     """Confines this process, which must have one thread. Where the program lies then."""
+    # To read a program torch imports this, which makes a folder where it would cache things.
+    import torch._dynamo  # noqa: F401
+
     descriptor, path = opened(program)
     readable = ((place, landlock.READ) for place in (*places.system(), *places.python()))
     devices = ((Path(device), landlock.DEVICE) for device in places.DEVICES)
-    tempfile.tempdir = "/nowhere"  # torch wants to know where it could write, and does not
     confine([(descriptor, landlock.READ_FILE), *readable, *devices])
     return path
 

@@ -114,7 +114,7 @@ absl::Status CacheRoot::CheckOwners(const std::string& root) const {
 
 absl::Status CacheRoot::TryLocks() const {
   const std::string path = absl::StrCat(Folder("locks"), "/.try");
-  const absl::Status tried = files_.TryLock(path).status();
+  absl::Status tried = files_.TryLock(path).status();
   files_.Remove(path).IgnoreError();
   return tried;
 }

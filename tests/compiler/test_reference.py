@@ -29,7 +29,7 @@ def reply(program: Path, inputs: list[Tensor]) -> dict[str, Tensor]:
     script = f'exec 3>&{end}; exec "$0" -m compiler.reference "$1"'
     with subprocess.Popen(
         ["/bin/bash", "-c", script, sys.executable, str(program)],
-        stdin=subprocess.PIPE, pass_fds=(end,), cwd=REPOSITORY,
+        stdin=subprocess.PIPE, pass_fds=(end,), cwd=REPOSITORY, env={"PATH": os.environ["PATH"]},
     ) as process:  # fmt: skip
         os.close(end)
         assert process.stdin is not None
