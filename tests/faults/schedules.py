@@ -14,7 +14,7 @@ random order and at random moments, while both servers are asked without a pause
 
 Then it settles: both servers come to answer, at each size, as the program that lies there, and from then on until the
 next replacement every answer has to be that one's; in between, one of the two's. And no server may end by itself. The
-compiler is a stand-in that copies artifacts which the real one made once (--real: the real one). Ends with what happened
+compiler is a stand-in that copies artifacts which the real one made once (--real: that one). Ends with what happened
 how often: of the artifacts that were pushed, the servers refuse those that they come to open. Exit code 1 when a
 schedule did not hold.
 """
