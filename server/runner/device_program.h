@@ -18,6 +18,11 @@ namespace stoker {
 // arguments, of stored tensors.
 void MoveDevices(nlohmann::json& value, const Device& device);
 
+// Operators that make a tensor from none, on the processor unless told
+// otherwise (arange, zeros, full), are told `device` where they name none. As
+// compiler/specialise/moved.py does for compiled code.
+void PlaceFactories(nlohmann::json& program, const Device& device);
+
 // The archive with its graph, wrappers inlined, and its tensors' configurations
 // moved to `device`, its weights byte by byte as they are, in an anonymous file
 // in memory (runner/program_writer.h). Whoever has read it lets it go: as long

@@ -1,7 +1,5 @@
 #include "runner/program_effects.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
 #include <map>
 #include <optional>
 #include <set>
@@ -10,12 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/absl_view.h"
 #include "base/json_field.h"
 #include "program/own_tensor.h"
 #include "program/source_line.h"
+#include "runner/registered_operator.h"
 
 namespace stoker {
 namespace {
@@ -41,15 +38,6 @@ void CollectNames(const json& argument, std::vector<std::string>& names) {
       CollectNames(part, names);
     }
   }
-}
-
-// "torch.ops.aten.add_.Tensor" → the registered operator.
-std::optional<c10::OperatorHandle> FindOperator(absl::string_view target) {
-  if (!absl::ConsumePrefix(&target, "torch.ops.")) return std::nullopt;
-  const std::vector<std::string> parts = absl::StrSplit(target, '.');
-  if (parts.size() != 3) return std::nullopt;
-  return c10::Dispatcher::singleton().findSchema(
-      {parts[0] + "::" + parts[1], parts[2] == "default" ? "" : parts[2]});
 }
 
 // The names that the signature gives to the program's own tensors.

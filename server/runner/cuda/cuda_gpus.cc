@@ -21,6 +21,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "metrics/catalog.h"
+#include "runner/cuda/gpu.h"
 #include "runner/cuda/gpu_loader.h"
 #include "runner/gpu_monitor.h"
 #include "runner/gpus.h"
@@ -168,6 +169,10 @@ absl::StatusOr<std::unique_ptr<Gpus>> OpenCudaGpus(const GpuOptions& options) {
   }
   try {
     at::globalContext().lazyInitDevice(c10::kCUDA);
+    // TF32 is torch's default for convolutions and recurrent nets, and no
+    // thread can decline it for itself, as it can for cuBLAS.
+    at::globalContext().setAllowTF32CuDNN(false);
+    Gpu::WatchForOutOfMemory();
   } catch (const std::exception& error) {
     const std::string text = error.what();
     return NoGpu(text.substr(0, text.find('\n')));

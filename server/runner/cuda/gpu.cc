@@ -38,6 +38,10 @@ int PendingError() {
   return now;
 }
 
+// Whether torch's allocator had no memory for this thread, not even after it
+// had let go what it keeps.
+thread_local bool out_of_memory = false;
+
 std::string Name(const GpuFacts& facts) {
   return absl::StrCat("cuda:", facts.index);
 }
@@ -98,6 +102,14 @@ absl::Status Gpu::ErrorOf(int error, absl::string_view what) {
                         cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 
+void Gpu::WatchForOutOfMemory() {
+  c10::cuda::CUDACachingAllocator::attachOutOfMemoryObserver(
+      [](int64_t /*device*/, size_t /*allocated*/, size_t /*total*/,
+         size_t /*free*/) { out_of_memory = true; });
+}
+
+void Gpu::BeginRun() { out_of_memory = false; }
+
 absl::Status Gpu::ErrorNow(absl::string_view what, bool eager) {
   int error = 0;
   std::string text;
@@ -113,6 +125,7 @@ absl::Status Gpu::ErrorNow(absl::string_view what, bool eager) {
     // Nothing of CUDA's, or compiled code, which says what on stderr only.
   }
   if (error == 0) error = PendingError();
+  if (error == 0 && out_of_memory) error = cudaErrorMemoryAllocation;
   if (error == 0) return eager ? EagerError(what) : CompiledError(what);
   cudaGetLastError();
   if (text.empty()) {

@@ -56,6 +56,12 @@ class Gpu {
   absl::StatusOr<GpuMemory::Claim> Take(GpuUse use, absl::string_view whose,
                                         int64_t bytes);
 
+  // Once, before anything is allocated: from then on ErrorNow knows a thread's
+  // want of memory also where compiled code has made it an error without a text
+  // (AOTInductor's C interface does, and the allocator clears CUDA's own).
+  static void WatchForOutOfMemory();
+  // Forgets what this thread has seen: a run that began to want and managed.
+  static void BeginRun();
   // Call in a catch block. `eager`: torch refuses values with exceptions of its
   // own, INVALID_ARGUMENT (runner/torch_errors.h).
   absl::Status ErrorNow(absl::string_view what, bool eager = false);

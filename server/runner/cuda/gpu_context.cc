@@ -178,6 +178,7 @@ absl::StatusOr<std::vector<at::Tensor>> GpuContext::Run(
   std::vector<at::Tensor> answers;
   absl::Status status;
   uploaded_ = false;
+  Gpu::BeginRun();
   const auto begun = std::chrono::steady_clock::now();
   watch_->Begin();
   try {
