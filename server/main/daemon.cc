@@ -77,9 +77,9 @@ sigset_t Daemon::BlockSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
-  sigaddset(&signals, GpuGuard::kSignal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGUSR1, SIG_IGN);  // others' log rotation; it would end the process
   return signals;
 }
 
@@ -108,7 +108,8 @@ Daemon::Daemon(const Options& options, const sigset_t& signals)
       machine_(MachineId()),
       gpus_(options.cuda_library, {.clock = &clock_,
                                    .metrics = &metrics_,
-                                   .run_limit = options.gpu_run_limit}),
+                                   .run_limit = options.gpu_run_limit},
+            options.drain + absl::Seconds(1)),
       reference_(ReferenceOptions(options)) {
   RecordPhase("runtime");
   metrics_
@@ -288,16 +289,14 @@ int Daemon::KeepHouse() {
 
 void Daemon::Drain(int signal) {
   services_.Tell("STOPPING=1");
-  const bool gpu_lost = signal == GpuGuard::kSignal;
-  if (gpu_lost) GpuGuard::EndWithin(options_.drain + absl::Seconds(1));
   const MonotonicTime deadline = clock_.Now() + options_.drain;
   log::Info("{}: draining for at most {}",
-            gpu_lost ? "a GPU is lost" : strsignal(signal),
+            gpus_.lost() ? "a GPU is lost" : strsignal(signal),
             absl::FormatDuration(options_.drain));
   // Running calls are answered by the batchers, so the models go after the
   // wire.
   rpc_->Shutdown(deadline);
-  if (gpu_lost) {
+  if (gpus_.lost()) {
     // Every call is answered. What is left would free memory of a GPU that
     // refuses every call, where torch's destructors abort.
     log::Info("stopped");

@@ -11,11 +11,25 @@
 #include "base/status_macros.h"
 
 namespace stoker {
+namespace {
 
-GpuGuard::GpuGuard(std::string library, GpuOptions options)
+void EndWithin(absl::Duration patience) {
+  std::thread([patience] {
+    const timespec wait = absl::ToTimespec(patience);
+    nanosleep(&wait, nullptr);
+    _exit(GpuGuard::kExitCode);
+  }).detach();
+}
+
+}  // namespace
+
+GpuGuard::GpuGuard(std::string library, GpuOptions options,
+                   absl::Duration patience)
     : library_(std::move(library)), options_(std::move(options)) {
-  options_.on_lost = [](const std::string& why) {
+  options_.on_lost = [this, patience](const std::string& why) {
     log::Critical("{}", why);
+    if (lost_.exchange(true)) return;
+    EndWithin(patience);
     kill(getpid(), kSignal);
   };
 }
@@ -31,14 +45,6 @@ absl::StatusOr<Gpus*> GpuGuard::Find() {
 void GpuGuard::UpdateMetrics() {
   const absl::MutexLock lock(&mu_);
   if (gpus_ != nullptr) gpus_->UpdateMetrics();
-}
-
-void GpuGuard::EndWithin(absl::Duration patience) {
-  std::thread([patience] {
-    const timespec wait = absl::ToTimespec(patience);
-    nanosleep(&wait, nullptr);
-    _exit(kExitCode);
-  }).detach();
 }
 
 }  // namespace stoker
