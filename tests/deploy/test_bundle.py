@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.gpu.run import Result, Run, steps, table
+from tests.gpu.run import Result, Run, nothing_ran, steps, table
 
 REPO = Path(__file__).resolve().parents[2]
 MAX_BYTES = 60 << 20
@@ -65,6 +65,14 @@ def test_its_half_without_a_gpu_passes(bundle: Path, tmp_path: Path) -> None:
     (served,) = [result["said"] for result in told["results"] if result["name"] == "cpu_serve"]
     assert any(line.get("step", {}).get("throughput_per_s", 0) > 0 for line in served)
     assert not list(tmp_path.glob("stoker-gpu.*")), "what it unpacked is still there"
+
+
+def test_skipped_is_not_passed() -> None:
+    brief = "../../gpu_test.cc:72: Skipped\nno GPU can be used: {}\n[==========] 19 tests from 3 test suites ran.\n"
+    skipped = brief.format("a driver before 580") + "[  PASSED  ] 0 tests.\n[  SKIPPED ] 19 tests.\n"
+    assert nothing_ran(skipped) == "no GPU can be used: a driver before 580"
+    assert nothing_ran("[  PASSED  ] 10 tests.\n[  SKIPPED ] 9 tests.\n") == ""
+    assert nothing_ran("") == ""
 
 
 def empty_run(tmp_path: Path, budget: float) -> Run:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -131,6 +132,8 @@ class Run:
         said = [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
         rest = "\n".join(line for line in text.splitlines() if not line.startswith("{"))
         # Of a step that went well its figures are enough, and what a test says of itself in the end.
+        if outcome == "passed" and (why := nothing_ran(rest)):
+            outcome, rest = "skipped", why
         tail = rest[-300:] if outcome == "passed" else (rest + "\n" + log.read_text(errors="replace"))[-6000:]
         return Result(step.name, outcome, round(time.monotonic() - started, 1), said, tail)
 
@@ -153,6 +156,14 @@ class Run:
 
 
 # Steps
+
+
+def nothing_ran(output: str) -> str:
+    """Why GoogleTest has skipped all of its tests, which then show nothing; empty where one ran."""
+    if re.search(r"^\[  PASSED  \] 0 tests\.$", output, re.MULTILINE) is None:
+        return ""
+    said = re.search(r": Skipped\n(.+)", output)
+    return said[1] if said else "every test was skipped"
 
 
 def bench(entry: str, iterations: int, *more: object) -> Callable[[Run], list[str]]:
