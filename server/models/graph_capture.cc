@@ -124,8 +124,10 @@ std::optional<GraphCapture::NoGraph> GraphCapture::Capture(
 absl::StatusOr<GraphCapture::Captured> GraphCapture::CaptureOnEachThread(
     const WarmupStep& step, size_t threads, int64_t max_bytes) const {
   Clock& clock = *version_.deps.clock;
-  const std::vector<Tensor> inputs =
-      version_.made_up.Of(step.sizes.sizes, /*seed=*/0);
+  const std::vector<Tensor> samples[] = {
+      version_.made_up.Of(step.sizes.sizes, /*seed=*/0),
+      version_.made_up.Of(step.sizes.sizes, /*seed=*/1),
+      version_.made_up.Extremes(step.sizes.sizes, /*seed=*/2)};
   Captured captured;
   std::vector<int64_t> device_bytes(version_.deps.placement.places.size(), 0);
   for (size_t thread = 0; thread < threads; ++thread) {
@@ -133,7 +135,7 @@ absl::StatusOr<GraphCapture::Captured> GraphCapture::CaptureOnEachThread(
         device_bytes[thread / static_cast<size_t>(version_.spec.instances)];
     const MonotonicTime start = clock.Now();
     ASSIGN_OR_RETURN(CapturedGraph graph,
-                     CaptureOn(static_cast<int>(thread), step.bucket, inputs,
+                     CaptureOn(static_cast<int>(thread), step.bucket, samples,
                                max_bytes - taken));
     version_.deps.metrics
         ->Histogram(metric::kGraphCaptureSeconds, VersionLabels(version_.spec))
@@ -146,7 +148,7 @@ absl::StatusOr<GraphCapture::Captured> GraphCapture::CaptureOnEachThread(
 }
 
 absl::StatusOr<CapturedGraph> GraphCapture::CaptureOn(
-    int thread, int bucket, absl::Span<const Tensor> inputs,
+    int thread, int bucket, absl::Span<const std::vector<Tensor>> samples,
     int64_t max_bytes) const {
   CapturedGraph captured;
   RETURN_IF_ERROR(version_.device_threads.Run(
@@ -158,7 +160,7 @@ absl::StatusOr<CapturedGraph> GraphCapture::CaptureOn(
         }
         ASSIGN_OR_RETURN(captured,
                          version_.tiers.device(thread).place.loader->Capture(
-                             std::move(compiled), context, inputs, max_bytes));
+                             std::move(compiled), context, samples, max_bytes));
         return absl::OkStatus();
       }));
   return captured;

@@ -50,9 +50,9 @@ class GraphCapture {
   absl::StatusOr<Captured> CaptureOnEachThread(const WarmupStep& step,
                                                size_t threads,
                                                int64_t max_bytes) const;
-  absl::StatusOr<CapturedGraph> CaptureOn(int thread, int bucket,
-                                          absl::Span<const Tensor> inputs,
-                                          int64_t max_bytes) const;
+  absl::StatusOr<CapturedGraph> CaptureOn(
+      int thread, int bucket, absl::Span<const std::vector<Tensor>> samples,
+      int64_t max_bytes) const;
   // What a graph gains over the compiled code that it is of.
   absl::StatusOr<Profit> Measure(const WarmupStep& step, Executable& compiled,
                                  Executable& graph) const;

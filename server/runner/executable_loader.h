@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -57,16 +58,19 @@ class ExecutableLoader {
   // Whether Capture is more than an error here.
   virtual bool captures() const { return false; }
 
-  // Captures a run of `compiled`, which OpenAot gave and which has run, on
-  // inputs of the shapes of these; on the thread of `context`, where the result
-  // runs too. The result answers inputs of those shapes by a replay, checked
-  // here to be equal bit by bit to a run, and others by `compiled`.
+  // Captures a run of `compiled`, which OpenAot gave and which has run, on the
+  // first of `samples`; on the thread of `context`, where the result runs too.
+  // The result answers inputs of those shapes by a replay, checked here on each
+  // sample, all of the same shapes, to be equal bit by bit to a run: a value of
+  // the first that the capture has frozen shows on others. Inputs of other
+  // shapes it answers by `compiled`.
   // FAILED_PRECONDITION: this form can't be captured; RESOURCE_EXHAUSTED: the
   // GPU's memory doesn't hold it, or it takes more than `max_bytes`.
   virtual absl::StatusOr<CapturedGraph> Capture(
       // NOLINTNEXTLINE(performance-unnecessary-value-param): overrides keep it
       std::shared_ptr<Executable> /*compiled*/, ExecutionContext& /*context*/,
-      absl::Span<const Tensor> /*inputs*/, int64_t /*max_bytes*/) {
+      absl::Span<const std::vector<Tensor>> /*samples*/,
+      int64_t /*max_bytes*/) {
     return absl::UnimplementedError("graphs are captured on GPUs only");
   }
 };

@@ -8,7 +8,10 @@
 // Thread-safe; outlives what it opened.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -56,6 +59,12 @@ class FakeGpuLoader : public TorchlessLoader {
     const absl::MutexLock lock(&mu_);
     return captured_;
   }
+  // Of the capture that had the fewest, the samples with other values than its
+  // first.
+  size_t fewest_others() const ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    return fewest_others_;
+  }
   // The graphs that are there, the tests' own references aside.
   std::vector<std::weak_ptr<FakeExecutable>> graphs() const
       ABSL_LOCKS_EXCLUDED(mu_) {
@@ -78,19 +87,19 @@ class FakeGpuLoader : public TorchlessLoader {
     return Make("aot", kCompiledRun);
   }
   bool captures() const override { return true; }
-  absl::StatusOr<CapturedGraph> Capture(std::shared_ptr<Executable> compiled,
-                                        ExecutionContext& /*context*/,
-                                        absl::Span<const Tensor> inputs,
-                                        int64_t max_bytes) override
+  absl::StatusOr<CapturedGraph> Capture(
+      std::shared_ptr<Executable> compiled, ExecutionContext& /*context*/,
+      absl::Span<const std::vector<Tensor>> samples, int64_t max_bytes) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     CaptureScript capture;
     {
       const absl::MutexLock lock(&mu_);
-      captured_.push_back(inputs[0].shape);
+      captured_.push_back(samples[0][0].shape);
+      fewest_others_ = std::min(fewest_others_, OthersOf(samples));
       capture = capture_;
     }
     if (compiled->tier() != "aot") return absl::InternalError("not compiled");
-    const CapturedAs as = capture ? capture(inputs[0].shape) : CapturedAs{};
+    const CapturedAs as = capture ? capture(samples[0][0].shape) : CapturedAs{};
     if (!as.status.ok()) return as.status;
     if (as.bytes > max_bytes) {
       return absl::ResourceExhaustedError("more than is left");
@@ -102,6 +111,15 @@ class FakeGpuLoader : public TorchlessLoader {
   }
 
  private:
+  static size_t OthersOf(absl::Span<const std::vector<Tensor>> samples) {
+    return static_cast<size_t>(std::count_if(
+        samples.begin(), samples.end(), [&](const std::vector<Tensor>& sample) {
+          const Tensor& first = samples[0][0];
+          return sample[0].shape == first.shape &&
+                 std::memcmp(sample[0].data, first.data, first.byte_size) != 0;
+        }));
+  }
+
   std::shared_ptr<FakeExecutable> Make(const std::string& tier,
                                        absl::Duration run) {
     auto executable = std::make_shared<FakeExecutable>(tier, script_);
@@ -115,6 +133,8 @@ class FakeGpuLoader : public TorchlessLoader {
   absl::Status open_ ABSL_GUARDED_BY(mu_);
   CaptureScript capture_ ABSL_GUARDED_BY(mu_);
   std::vector<Shape> captured_ ABSL_GUARDED_BY(mu_);
+  size_t fewest_others_ ABSL_GUARDED_BY(mu_) =
+      std::numeric_limits<size_t>::max();
   std::vector<std::weak_ptr<FakeExecutable>> graphs_ ABSL_GUARDED_BY(mu_);
 };
 

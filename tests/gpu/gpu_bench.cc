@@ -103,8 +103,8 @@ class Bench {
     if (!loader_.captures()) return absl::OkStatus();
     constexpr int64_t kMostBytes = int64_t{16} << 30;
     start = Instant::now();
-    const auto graph =
-        loader_.Capture(compiled, *context_, inputs_, kMostBytes);
+    const auto graph = loader_.Capture(
+        compiled, *context_, absl::MakeConstSpan(&inputs_, 1), kMostBytes);
     const double capture_us = Microseconds(Instant::now() - start);
     if (!graph.ok()) {
       return Print({{"tier", "graph"},

@@ -26,7 +26,7 @@ from tests.integration.wire import (
 
 @pytest.fixture(scope="module")
 def channel(serving: Callable[..., Daemon]) -> Iterator[grpc.Channel]:
-    daemon = serving(["mlp", "tokens", "allkinds"], uncompiled=True)
+    daemon = serving(["mlp", "tokens", "allkinds", "slow"], uncompiled=True)
     with grpc.insecure_channel(daemon.address) as channel:
         yield channel
 
@@ -69,6 +69,13 @@ def mlp_parameter(name: str, **value: object) -> Request:
     request = mlp()
     for field, content in value.items():
         setattr(request.parameters[name], field, content)
+    return request
+
+
+def out_of_patience() -> Request:
+    """A quicker model may be run by the thread that brings the request, which then waits for nobody."""
+    request = raw_request("slow", rows(1))
+    request.parameters["timeout"].int64_param = 1
     return request
 
 
@@ -264,7 +271,7 @@ OTHER: list[tuple[str, Request, str, StatusCode]] = [
     ),
     (
         "waited too long",
-        mlp_parameter("timeout", int64_param=1),
+        out_of_patience(),
         "Request timeout expired",
         StatusCode.UNAVAILABLE,
     ),

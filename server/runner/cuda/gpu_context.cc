@@ -65,8 +65,10 @@ void GpuContext::DropStream(OwnStream& stream) {
 }
 
 void GpuContext::RenewGraphStream() {
+  // Made first: where that throws, there is one still.
+  OwnStream renewed = NewStream();
   DropStream(graph_stream_);
-  graph_stream_ = NewStream();
+  graph_stream_ = std::move(renewed);
 }
 
 GraphPool GpuContext::graph_pool() {

@@ -52,7 +52,9 @@ GpuGraph::GpuGraph(std::shared_ptr<GpuAot> compiled, GpuContext& context)
     : compiled_(std::move(compiled)), context_(context), gpu_(context.gpu()) {}
 
 GpuGraph::~GpuGraph() {
-  const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+  // torch takes it out of the random generator's set of graphs, which has no
+  // lock of its own.
+  const absl::MutexLock lock(&gpu_.capture_lock());
   const c10::cuda::CUDAGuard guard(gpu_.device());
   outputs_.clear();
   graph_.reset();
@@ -61,8 +63,11 @@ GpuGraph::~GpuGraph() {
 
 absl::StatusOr<CapturedGraph> GpuGraph::Capture(
     std::shared_ptr<GpuAot> compiled, GpuContext& context,
-    absl::Span<const Tensor> inputs, int64_t max_bytes) {
-  RETURN_IF_ERROR(CheckArtifactInputs(compiled->manifest(), inputs));
+    absl::Span<const std::vector<Tensor>> samples, int64_t max_bytes) {
+  const std::vector<Tensor>& inputs = samples.front();
+  for (const std::vector<Tensor>& sample : samples) {
+    RETURN_IF_ERROR(CheckArtifactInputs(compiled->manifest(), sample));
+  }
   const std::string& why = compiled->manifest().not_capturable;
   if (!why.empty()) return absl::FailedPreconditionError(why);
   Gpu& gpu = context.gpu();
@@ -102,6 +107,17 @@ absl::StatusOr<CapturedGraph> GpuGraph::Capture(
   if (!SameBits(runs[0], replayed)) {
     return absl::FailedPreconditionError(
         "the captured graph's answer differs from that of a run");
+  }
+  for (const std::vector<Tensor>& other : samples.subspan(1)) {
+    ASSIGN_OR_RETURN(const std::vector<at::Tensor> expected,
+                     graph->RunUncaptured(other));
+    ASSIGN_OR_RETURN(const std::vector<at::Tensor> answer,
+                     graph->Replay(other));
+    if (!SameBits(expected, answer)) {
+      return absl::FailedPreconditionError(
+          "the captured graph's answer to other inputs differs from that of a "
+          "run: it has kept something of those that it was captured with");
+    }
   }
   // The first launch is when the driver takes what the graph needs of its own.
   CapturedGraph captured;

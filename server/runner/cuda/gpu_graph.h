@@ -22,10 +22,9 @@ namespace stoker {
 class GpuGraph : public Executable {
  public:
   // ExecutableLoader::Capture.
-  static absl::StatusOr<CapturedGraph> Capture(std::shared_ptr<GpuAot> compiled,
-                                               GpuContext& context,
-                                               absl::Span<const Tensor> inputs,
-                                               int64_t max_bytes);
+  static absl::StatusOr<CapturedGraph> Capture(
+      std::shared_ptr<GpuAot> compiled, GpuContext& context,
+      absl::Span<const std::vector<Tensor>> samples, int64_t max_bytes);
   ~GpuGraph() override;
 
   absl::StatusOr<RunResult> Run(ExecutionContext& context,

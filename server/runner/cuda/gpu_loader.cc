@@ -171,7 +171,7 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuLoader::OpenAot(
 
 absl::StatusOr<CapturedGraph> GpuLoader::Capture(
     std::shared_ptr<Executable> compiled, ExecutionContext& context,
-    absl::Span<const Tensor> inputs, int64_t max_bytes) {
+    absl::Span<const std::vector<Tensor>> samples, int64_t max_bytes) {
   auto aot = std::dynamic_pointer_cast<GpuAot>(std::move(compiled));
   if (aot == nullptr) {
     return absl::FailedPreconditionError(
@@ -180,7 +180,7 @@ absl::StatusOr<CapturedGraph> GpuLoader::Capture(
   // Taken first: see Gpu::capture_lock.
   const absl::MutexLock lock(&open_mutex_);
   return GpuGraph::Capture(std::move(aot), static_cast<GpuContext&>(context),
-                           inputs, max_bytes);
+                           samples, max_bytes);
 }
 
 }  // namespace stoker

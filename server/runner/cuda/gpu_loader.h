@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
 #include "runner/cuda/gpu.h"
@@ -35,10 +36,10 @@ class GpuLoader : public ExecutableLoader {
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) override;
   bool captures() const override { return true; }
-  absl::StatusOr<CapturedGraph> Capture(std::shared_ptr<Executable> compiled,
-                                        ExecutionContext& context,
-                                        absl::Span<const Tensor> inputs,
-                                        int64_t max_bytes) override;
+  absl::StatusOr<CapturedGraph> Capture(
+      std::shared_ptr<Executable> compiled, ExecutionContext& context,
+      absl::Span<const std::vector<Tensor>> samples,
+      int64_t max_bytes) override;
 
  private:
   Gpu gpu_;

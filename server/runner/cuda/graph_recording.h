@@ -21,7 +21,7 @@ GraphPool NewGraphPool();
 class RecordedGraph : private at::cuda::CUDAGraph {
  public:
   explicit RecordedGraph(GraphPool pool) : pool_(std::move(pool)) {}
-  // Under the capture lock, as whatever calls CUDA.
+  // Under the capture lock, exclusively.
   ~RecordedGraph() { reset(); }  // before the pool is let go
   RecordedGraph(const RecordedGraph&) = delete;
   RecordedGraph& operator=(const RecordedGraph&) = delete;

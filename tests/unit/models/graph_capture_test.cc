@@ -128,6 +128,7 @@ TEST_F(GraphCaptureTest, EachDeviceThreadHasItsOwn) {
   spec_->instances = 2;
   Serve();
   EXPECT_THAT(CapturedRows(), ElementsAre(8, 8, 4, 4, 1, 1));
+  EXPECT_EQ(gpu_.fewest_others(), 2u) << "a frozen value shows on others";
   EXPECT_EQ(Outcomes("kept"), 3);
   EXPECT_EQ(Bucket(0).graph_bytes, 200);
 }

@@ -452,8 +452,9 @@ TEST_F(ProgramTest, CompiledFormsAnswerAsEagerAndTheirGraphsAsThey) {
     form.inputs = InputsOf(entry);
     form.answers = Run(**compiled, form.inputs);
     EXPECT_EQ(Difference(Run(**eager, form.inputs), form.answers, 1e-3), "");
-    const auto graph =
-        loader_->Capture(*compiled, *context_, form.inputs, int64_t{8} << 30);
+    const auto graph = loader_->Capture(*compiled, *context_,
+                                        absl::MakeConstSpan(&form.inputs, 1),
+                                        int64_t{8} << 30);
     ASSERT_TRUE(graph.ok()) << graph.status();
     EXPECT_GT(graph->bytes, 0);
     EXPECT_EQ(graph->executable->tier(), "graph");
@@ -481,7 +482,8 @@ TEST_F(ProgramTest, LoadingAndUnloadingGivesMemoryBack) {
     const auto inputs = InputsOf(entries_[0]);
     Run(**compiled, inputs);
     const auto graph =
-        loader_->Capture(*compiled, *context_, inputs, int64_t{8} << 30);
+        loader_->Capture(*compiled, *context_, absl::MakeConstSpan(&inputs, 1),
+                         int64_t{8} << 30);
     EXPECT_TRUE(graph.ok()) << graph.status();
   };
   cycle();
