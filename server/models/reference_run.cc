@@ -25,7 +25,7 @@ std::string TextOf(const Tensor& bytes) {
 
 absl::StatusOr<std::vector<Tensor>> ReferenceRun::Run(
     const std::string& program, absl::Span<const Tensor> inputs,
-    std::stop_token stop) const {
+    const std::stop_token& stop) const {
   if (options_.argv.empty()) {
     return absl::UnavailableError("there is no Python here");
   }

@@ -36,7 +36,7 @@ class ReferenceRun {
   // takes too long, CANCELLED when `stop` is requested, which kills it.
   absl::StatusOr<std::vector<Tensor>> Run(const std::string& program,
                                           absl::Span<const Tensor> inputs,
-                                          std::stop_token stop) const;
+                                          const std::stop_token& stop) const;
 
  private:
   const Options options_;

@@ -146,7 +146,7 @@ std::string MachineId() {
   return Sha256Hex(known).substr(0, 12);
 }
 
-Toolchain HostToolchain(std::string cxx) {
+Toolchain HostToolchain(const std::string& cxx) {
   return {.cpu = HostCpuTarget(),
           .recipe = STOKER_RECIPE,
           .torch = STOKER_TORCH_VERSION,

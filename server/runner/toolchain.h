@@ -60,7 +60,7 @@ std::string KeyedCxx(absl::string_view cxx);
 // Of this host. `cxx` is what artifacts are built by; when empty, it is what
 // the g++ here says of itself, or BuildersCxx() without one. STOKER_CXX names
 // another compiler, as it does for the compile worker. Asking takes about 3 ms.
-Toolchain HostToolchain(std::string cxx);
+Toolchain HostToolchain(const std::string& cxx);
 
 // The g++ that this program was built beside: an image without a compiler looks
 // for what its builder has made.

@@ -160,7 +160,7 @@ TEST_F(QuickRunTest, NothingOvertakesWhatRunsOrWaits) {
 
 TEST_F(QuickRunTest, NobodyPassesAnotherModelsTurn) {
   StartMeasured(absl::Microseconds(1));
-  DeviceTurns::Client other(turns_, /*cores=*/16, /*weight=*/1);
+  DeviceTurns::Client other(turns_, /*share=*/16, /*weight=*/1);
   DeviceTurns::Turn turn = DeviceTurns::Take(other);
   Enqueue(1);
   EXPECT_EQ(answers_.Count(1), 0u);

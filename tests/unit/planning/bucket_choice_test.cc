@@ -24,8 +24,8 @@ const Toolchain kToolchain{.cpu = {"x86-64-v3", 256},
                            .torch_git = "70d99e9",
                            .cxx = "g++ 12"};
 
-std::vector<ShapeBucket> Grid(std::vector<int64_t> batches,
-                              std::vector<int64_t> lengths) {
+std::vector<ShapeBucket> Grid(const std::vector<int64_t>& batches,
+                              const std::vector<int64_t>& lengths) {
   std::vector<ShapeBucket> buckets;
   for (const int64_t batch : batches) {
     for (const int64_t length : lengths) buckets.push_back({{batch, length}});

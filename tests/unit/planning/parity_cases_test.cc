@@ -17,6 +17,7 @@ using ::testing::IsEmpty;
 
 std::vector<std::string> Texts(const std::vector<CaseSizes>& cases) {
   std::vector<std::string> texts;
+  texts.reserve(cases.size());
   for (const CaseSizes& one : cases) {
     texts.push_back(std::to_string(one.seed) + ShapeString(one.sizes) +
                     (one.padded ? " padded" : ""));

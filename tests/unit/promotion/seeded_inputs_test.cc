@@ -102,10 +102,10 @@ TEST(SeededInputsTest, MayBeInOrder) {
                                   .pattern = InputDomain::Pattern::kAscending}};
   const std::vector<Tensor> inputs = SeededInputs(domains, 7);
   const auto* floats = reinterpret_cast<const float*>(inputs[0].data);
-  for (int row = 0; row < 3; ++row) {
-    EXPECT_TRUE(std::is_sorted(floats + row * 50, floats + (row + 1) * 50));
-  }
   EXPECT_FALSE(std::is_sorted(floats, floats + 150));
+  for (int row = 0; row < 3; ++row, floats += 50) {
+    EXPECT_TRUE(std::is_sorted(floats, floats + 50));
+  }
   const auto* integers = reinterpret_cast<const int64_t*>(inputs[1].data);
   EXPECT_TRUE(std::is_sorted(integers, integers + 50));
   EXPECT_NE(integers[0], integers[49]);
