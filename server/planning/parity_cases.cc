@@ -67,7 +67,7 @@ std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
                                    const ShapeBucket& bucket) {
   std::vector<CaseSizes> padded;
   if (CanBePadded(spec)) {
-    for (const auto shrink : {OneShort, ThreeFifths, Least}) {
+    for (const auto shrink : {OneShort, Least}) {
       auto sizes = ShrunkSizes(spec, bucket, shrink);
       if (!sizes.has_value()) continue;
       if (!padded.empty() && padded.back().sizes == *sizes) continue;

@@ -15,9 +15,9 @@ struct CaseSizes {
   bool padded = false;  // smaller than the bucket
 };
 
-// ParitySpec::cases sets of the bucket's own size and, between them, three that
+// ParitySpec::cases sets of the bucket's own size and, between them, two that
 // are padded up to it where anything may be: one short of it in every such
-// dimension, about three fifths of it, and the least there can be.
+// dimension, and the least there can be.
 std::vector<CaseSizes> ParityCases(const ModelSpec& spec,
                                    const ShapeBucket& bucket);
 
