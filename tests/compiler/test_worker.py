@@ -165,16 +165,17 @@ def test_a_start_that_is_killed_leaves_no_half_of_a_header(tmp_path: Path, reque
 
 def test_a_worker_that_is_closed_ends_who_makes_headers(tmp_path: Path) -> None:
     worker = Worker(tmp_path / "scratch")
-    (maker,) = worker.makers
+    makers = worker.makers
+    assert makers
     assert worker.close() == 0
 
-    def ended() -> bool:
+    def ended(maker: int) -> bool:
         try:
             return "\nState:\tZ" in Path(f"/proc/{maker}/status").read_text()
         except OSError:
             return True
 
-    eventually(ended, "it ends")
+    eventually(lambda: all(map(ended, makers)), f"{makers} end")
 
 
 def test_ready_comes_first(worker: Worker) -> None:

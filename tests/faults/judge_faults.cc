@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -216,11 +217,14 @@ nlohmann::json JudgeFile(const std::string& path) {
 }  // namespace
 }  // namespace stoker
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   nlohmann::json results = nlohmann::json::array();
   for (int i = 1; i < argc; ++i) {
     results.push_back(stoker::JudgeFile(argv[i]));
   }
   std::printf("%s\n", results.dump().c_str());
   return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "judge_faults: %s\n", error.what());
+  return 1;
 }

@@ -51,8 +51,8 @@ class FirstRunTest : public ::testing::Test {
         cache_->facts());
   }
   std::vector<absl::Status> Check(FirstRun& first_run,
-                                  std::stop_token stop = {}) {
-    return first_run.Check("model.pt2", 1, entries_, std::move(stop));
+                                  const std::stop_token& stop = {}) {
+    return first_run.Check("model.pt2", 1, entries_, stop);
   }
   // Blocks until a child has written to it.
   void AwaitChild() { std::ifstream(begun_).get(); }
