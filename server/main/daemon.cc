@@ -106,9 +106,10 @@ Daemon::Daemon(const Options& options, const sigset_t& signals)
       toolchain_(HostToolchain(
           options.frozen && options.cxx.empty() ? BuildersCxx() : options.cxx)),
       machine_(MachineId()),
-      gpus_(options.cuda_library, {.clock = &clock_,
-                                   .metrics = &metrics_,
-                                   .run_limit = options.gpu_run_limit},
+      gpus_(options.cuda_library,
+            {.clock = &clock_,
+             .metrics = &metrics_,
+             .run_limit = options.gpu_run_limit},
             options.drain + absl::Seconds(1)),
       reference_(ReferenceOptions(options)) {
   RecordPhase("runtime");

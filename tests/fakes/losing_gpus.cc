@@ -1,5 +1,5 @@
-// In libstoker_cuda.so's place: has no GPU, and loses one all the same, when the
-// file appears that STOKER_LOSE_GPU names.
+// In libstoker_cuda.so's place: has no GPU, and loses one all the same, when
+// the file appears that STOKER_LOSE_GPU names.
 #include <time.h>
 #include <unistd.h>
 
