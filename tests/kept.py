@@ -10,6 +10,7 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[1]
 COMPILER = (
     *sorted((REPO / "compiler").rglob("*.py")), REPO / "compiler/job/stoker-g++", REPO / "compiler/job/artifact.map",
+    REPO / "compiler/guards/known_operators.txt",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compiler.guards.bounds import operator_name
+from compiler.guards.known import known_operators
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -58,11 +59,10 @@ PRESERVED = frozenset(
     "max_unpool2d max_unpool3d floor_divide lcm masked_scatter binary_cross_entropy linalg_inv inverse "
     "linalg_solve linalg_cholesky".split()
 )
-# Operators that look up or divide by values, with no rule here that would make them safe.
-UNGUARDED = frozenset(
-    "_ctc_loss ctc_loss bincount embedding_renorm segment_reduce fractional_max_pool2d "
-    "fractional_max_pool3d _linalg_check_errors cholesky _unsafe_masked_index_put_accumulate resize set_ "
-    "as_strided_scatter _embedding_bag_backward".split()
+# Operators that look up or divide by values, with no rule here that would make them safe: those that are known to be
+# safe in eager only, and what decomposing makes of others.
+UNGUARDED = frozenset(name for name, compilable in known_operators().items() if not compilable) | frozenset(
+    "_linalg_check_errors _unsafe_masked_index_put_accumulate resize set_ _embedding_bag_backward".split()
 )
 # Composite operators that decompose into arithmetic only: a program of these and of basic operators
 # needs no decomposing before it is guarded, which saves a third of a small model's compile.

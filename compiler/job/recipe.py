@@ -11,7 +11,9 @@ from pathlib import Path
 
 COMPILER = Path(__file__).resolve().parents[1]
 # How jobs are forked, what is exported and explained, and the float64 arbiter write no code.
-FILES = ("guards/*.py", "job/*.py", "job/stoker-g++", "job/artifact.map", "program/*.py", "specialise/*.py")
+FILES = (
+    "guards/*.py", "guards/*.txt", "job/*.py", "job/stoker-g++", "job/artifact.map", "program/*.py", "specialise/*.py",
+)  # fmt: skip
 
 
 def digest(compiler: Path) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.guards import branches, insertion, rules
+from compiler.guards import branches, insertion, known, rules
 from compiler.guards.refused import Refused
 from compiler.specialise import dynamic, moved, onednn, rounding
 
@@ -61,6 +61,7 @@ def specialise(
 
     _check_sizes(program, sizes)
     _check_effects(program)
+    known.check(program.graph_module)
     constants = frozenset(program.state_dict) | frozenset(program.constants)
     names = input_names(program)
     on_gpu = device != "cpu"

@@ -17,7 +17,7 @@ install(CODE "execute_process(
     COMMAND_ERROR_IS_FATAL ANY)"
   COMPONENT torch)
 install(DIRECTORY compiler DESTINATION share/stoker USE_SOURCE_PERMISSIONS COMPONENT compiler
-  FILES_MATCHING PATTERN "*.py" PATTERN "stoker-g++" PATTERN "artifact.map" PATTERN "__pycache__" EXCLUDE)
+  FILES_MATCHING PATTERN "*.py" PATTERN "stoker-g++" PATTERN "artifact.map" PATTERN "known_operators.txt" PATTERN "__pycache__" EXCLUDE)
 install(FILES deploy/packages/systemd/stokerd.service DESTINATION lib/systemd/system COMPONENT host)
 install(FILES deploy/packages/systemd/stoker.sysusers DESTINATION lib/sysusers.d RENAME stoker.conf COMPONENT host)
 install(FILES deploy/packages/systemd/stoker.tmpfiles DESTINATION lib/tmpfiles.d RENAME stoker.conf COMPONENT host)

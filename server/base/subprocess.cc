@@ -231,6 +231,8 @@ void Reap(pid_t pid, int* status) {
   children.pids.erase(pid);
 }
 
+}  // namespace
+
 std::string DescribeEnd(int status) {
   if (WIFEXITED(status)) {
     return absl::StrCat("exit status ", WEXITSTATUS(status));
@@ -239,8 +241,6 @@ std::string DescribeEnd(int status) {
   return absl::StrCat("killed by signal ", signal, " (", strsignal(signal),
                       ")");
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Subprocess>> Subprocess::Start(
     const Options& options) {

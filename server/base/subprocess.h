@@ -84,4 +84,7 @@ class Subprocess {
   std::string end_ ABSL_GUARDED_BY(mu_);
 };
 
+// What waitpid gave, in the words of Subprocess::Wait.
+std::string DescribeEnd(int status);
+
 }  // namespace stoker

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "base/subprocess.h"
+#include "main/child_arguments.h"
 #include "main/process_age.h"
 #include "main/repository_wait.h"
 #include "main/warm_only.h"
@@ -168,13 +169,12 @@ void Daemon::OpenModels() {
         clock_);
   }
   loader_ = MakeCpuLoader(free_cores_.get());
-  std::vector<std::string> first_run = {"/proc/self/exe", "first-run"};
-  for (const std::string& library : options_.operator_libraries) {
-    first_run.push_back("--operator-library=" + library);
-  }
   first_run_ = std::make_unique<FirstRun>(
-      FirstRun::Options{.argv = std::move(first_run), .machine = machine_},
+      FirstRun::Options{
+          .argv = ChildCommand("first-run", options_.operator_libraries),
+          .machine = machine_},
       cache_->facts());
+  isolated_.argv = ChildCommand("isolated-runs", options_.operator_libraries);
   ModelManagerOptions options;
   options.poll_interval = options_.repository_poll;
   options.rebucket_interval = options_.rebucket;
@@ -185,6 +185,7 @@ void Daemon::OpenModels() {
   options.require_cache = options_.require_cache;
   options.trust_verdicts = !options_.recheck_promotions;
   options.first_run = first_run_.get();
+  if (options_.isolate_unlisted) options.isolated = &isolated_;
   options.reference = &reference_;
   options.refusals = &refusals_;
   options.machine = machine_;

@@ -25,6 +25,7 @@
 #include "metrics/page_server.h"
 #include "metrics/recent_refusals.h"
 #include "models/first_run.h"
+#include "models/isolated_eager.h"
 #include "models/model_manager.h"
 #include "models/reference_run.h"
 #include "repository/model_repository.h"
@@ -91,6 +92,7 @@ class Daemon {
   std::unique_ptr<FreeCores> free_cores_;  // null: --fixed-threads
   std::unique_ptr<ExecutableLoader> loader_;
   std::unique_ptr<FirstRun> first_run_;
+  IsolatedEager::Options isolated_;
   const ReferenceRun reference_;
   std::unique_ptr<ModelManager> manager_;
 

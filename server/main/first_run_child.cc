@@ -7,7 +7,6 @@
 #include <iterator>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -15,17 +14,14 @@
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status_macros.h"
-#include "program/operator_libraries.h"
+#include "main/child_arguments.h"
 #include "runner/artifact_manifest.h"
 #include "runner/executable_loader.h"
-#include "runner/operator_library.h"
 #include "tensor/tensor_file.h"
 
 namespace stoker {
 namespace {
 
-constexpr int kReplyFd = 3;
-constexpr std::string_view kLibrary = "--operator-library=";
 
 Tensor Zeros(const ArtifactInput& input) {
   Shape shape = input.shape;
@@ -70,19 +66,13 @@ absl::Status RunEager(ExecutableLoader& loader, ExecutionContext& context,
 }  // namespace
 
 int FirstRunChild(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 2, argv + argc);
-  std::vector<std::string> libraries;
+  const std::vector<std::string> arguments = ChildArguments(argc, argv);
   auto argument = arguments.begin();
-  while (argument != arguments.end() && argument->starts_with(kLibrary)) {
-    libraries.push_back((argument++)->substr(kLibrary.size()));
-  }
   int threads = 0;
   if (arguments.end() - argument < 2 ||
       !absl::SimpleAtoi(argument[1], &threads) || threads < 1) {
     return 2;
   }
-  // What is wrong with one is said when a program that calls it is opened.
-  LoadOperatorLibraries(libraries).IgnoreError();
   const std::string& program = argument[0];
   const std::unique_ptr<ExecutableLoader> loader = MakeCpuLoader();
   const std::unique_ptr<ExecutionContext> context = loader->NewContext(threads);

@@ -15,6 +15,7 @@
 #include "base/mapped_file.h"
 #include "main/daemon.h"
 #include "main/first_run_child.h"
+#include "main/isolated_runs.h"
 #include "main/options.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
@@ -69,6 +70,9 @@ int Run(const Options& options) {
 int main(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "first-run") {
     _exit(stoker::FirstRunChild(argc, argv));
+  }
+  if (argc > 1 && std::string_view(argv[1]) == "isolated-runs") {
+    _exit(stoker::IsolatedRuns(argc, argv));
   }
   int exit_code = 0;
   const std::optional<stoker::Options> options =

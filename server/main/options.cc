@@ -90,6 +90,7 @@ class CommandLine {
   Options options_;
   int64_t request_mb_ = DefaultRequestMemory() >> 20;
   std::string default_device_ = "cpu";
+  std::string unlisted_ = "isolate";
   double gpu_run_seconds_ = absl::ToDoubleSeconds(options_.gpu_run_limit);
   double poll_seconds_ = 0;
   double wait_seconds_ = 0;
@@ -139,6 +140,12 @@ void CommandLine::AddRepository() {
   app_.add_option("--operator-library", options_.operator_libraries,
                   "NAME=FILE: a shared library with the operators of "
                   "torch.ops.NAME that programs call; may be given again");
+  app_.add_option("--unlisted-operators", unlisted_,
+                  "what becomes of programs with operators that values might "
+                  "lead astray: isolate runs each request in a process of its "
+                  "own, refuse doesn't load them")
+      ->check(CLI::IsMember({"isolate", "refuse"}))
+      ->capture_default_str();
 }
 
 void CommandLine::AddCache() {
@@ -282,6 +289,7 @@ void CommandLine::Convert() {
     options_.model_name = NameOfFolder(options_.model_repository);
   }
   options_.default_device = *ParseDevice(default_device_);
+  options_.isolate_unlisted = unlisted_ == "isolate";
   options_.gpu_run_limit = absl::Seconds(gpu_run_seconds_);
   options_.repository_poll = absl::Seconds(poll_seconds_);
   options_.repository_wait = absl::Seconds(wait_seconds_);

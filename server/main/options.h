@@ -33,6 +33,7 @@ struct Options {
   absl::Duration drain = absl::Seconds(30);
   int64_t max_request_bytes = 0;  // held by requests not answered yet
 
+  bool isolate_unlisted = true;
   bool frozen = false;
   bool fixed_threads = false;
   std::string compiler_python = "python3";  // empty: this host compiles nothing

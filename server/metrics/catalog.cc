@@ -22,6 +22,7 @@ constexpr MetricDef kAll[] = {
     kPaddedElements,
     kTierRequests,
     kRowFaults,
+    kIsolatedRunsLost,
     kModelState,
     kBucketState,
     kWarmupBuckets,

@@ -71,6 +71,10 @@ inline constexpr MetricDef kTierRequests{
 inline constexpr MetricDef kRowFaults{"stoker_row_faults_total",
                                       MetricKind::kCounter, "model,version",
                                       "Rows refused because of their values."};
+inline constexpr MetricDef kIsolatedRunsLost{
+    "stoker_isolated_runs_lost_total", MetricKind::kCounter, "model,version",
+    "Runs that ended the process which they had to themselves; their requests "
+    "were answered with an error."};
 
 inline constexpr MetricDef kModelState{
     "stoker_model_state", MetricKind::kGauge, "model,version,state",

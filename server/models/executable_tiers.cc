@@ -130,7 +130,7 @@ absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
   std::shared_ptr<Executable>& eager = eager_[DeviceOf(thread)];
   if (eager == nullptr) {
     const DevicePlace& place = device(thread).place;
-    auto opened = place.loader->OpenEager(spec_.HeldPath());
+    auto opened = OpenEager(*place.loader);
     if (!opened.ok()) return spec_.ByItsName(opened.status());
     RETURN_IF_ERROR(spec_.CheckUnchanged());
     eager = *std::move(opened);
@@ -138,6 +138,14 @@ absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
               spec_.on_gpu() ? " on " + place.name : "");
   }
   return eager;
+}
+
+absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::OpenEager(
+    ExecutableLoader& loader) const {
+  if (!spec_.isolated()) return loader.OpenEager(spec_.HeldPath());
+  return std::make_shared<IsolatedEager>(
+      *deps_.isolated, spec_.HeldPath(), *deps_.clock,
+      deps_.metrics->Counter(metric::kIsolatedRunsLost, labels_));
 }
 
 bool ExecutableTiers::EagerIsOpen() const {

@@ -104,6 +104,8 @@ class ExecutableTiers {
     return static_cast<size_t>(thread / spec_.instances);
   }
   int buckets() const { return static_cast<int>(spec_.buckets.size()); }
+  absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
+      ExecutableLoader& loader) const;
   // False while it opens, too.
   bool EagerIsOpen() const ABSL_LOCKS_EXCLUDED(eager_mu_);
   // With errors for who knows the program by its name.

@@ -26,6 +26,7 @@ VersionDeps DepsOf(const ModelManagerOptions& options, KernelCache* cache,
   deps.require_cache = options.require_cache;
   deps.trust_verdicts = options.trust_verdicts;
   deps.first_run = options.first_run;
+  deps.isolated = options.isolated;
   deps.reference = options.reference;
   deps.refusals = options.refusals;
   deps.machine = options.machine;

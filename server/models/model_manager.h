@@ -21,6 +21,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
 #include "models/device_places.h"
+#include "models/isolated_eager.h"
 #include "models/version_report.h"
 #include "models/version_stats.h"
 #include "repository/model_repository.h"
@@ -72,7 +73,8 @@ struct ModelManagerOptions {
   bool require_cache = false;
   // Whether verdicts that are stored beside artifacts are taken for granted.
   bool trust_verdicts = true;
-  // Both outlive the manager; may be null.
+  // All outlive the manager; may be null.
+  const IsolatedEager::Options* isolated = nullptr;
   FirstRun* first_run = nullptr;
   const ReferenceRun* reference = nullptr;
   // Hears why buckets stay on eager; the same.

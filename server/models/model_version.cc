@@ -119,10 +119,36 @@ void ModelVersion::Stop(MonotonicTime deadline) {
 
 absl::Status ModelVersion::Load() {
   RETURN_IF_ERROR(cpus_.status());
+  if (spec_->isolated()) RETURN_IF_ERROR(CheckIsolated());
   log::Info("{}: {} instance{} of {} thread{}, {}", spec_->Label(),
             contexts_.size(), contexts_.size() == 1 ? "" : "s",
             compute_threads_, compute_threads_ == 1 ? "" : "s", WhereItRuns());
   return warmup_.Load();
+}
+
+absl::Status ModelVersion::CheckIsolated() const {
+  const std::string calls = absl::StrJoin(
+      spec_->unlisted_operators, " and ", [](auto* out, const auto& called) {
+        absl::StrAppend(out, called.first, called.second);
+      });
+  if (deps_.isolated == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec_->program_path,
+        ": expected operators that no values can lead astray, got ", calls,
+        "; stokerd --unlisted-operators isolate serves it in a process of its "
+        "own, uncompiled"));
+  }
+  if (spec_->on_gpu()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec_->program_path, ": expected a program that can share its process ",
+        "with others on a GPU, got one that calls ", calls,
+        ", which values might lead astray; it can be served on the CPU"));
+  }
+  log::Warn(
+      "{}: runs uncompiled, each time in a process of its own: calls {}, "
+      "which values might lead astray",
+      spec_->Label(), calls);
+  return absl::OkStatus();
 }
 
 std::string ModelVersion::WhereItRuns() const {

@@ -77,6 +77,8 @@ class ModelVersion final : private BatchRunner {
   Outcome RunHere(int bucket, absl::Span<const Tensor> inputs) override;
   void OnBatch(const BatchReport& report) override;
 
+  // INVALID_ARGUMENT when a program with unlisted operators can't run here.
+  absl::Status CheckIsolated() const;
   // Where the instances run, for the log.
   std::string WhereItRuns() const;
 

@@ -11,6 +11,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/metrics.h"
 #include "models/device_places.h"
+#include "models/isolated_eager.h"
 #include "planning/request_samples.h"
 #include "planning/traffic.h"
 #include "runner/toolchain.h"
@@ -38,6 +39,8 @@ struct VersionDeps {
   // Whether verdicts that are stored beside artifacts are taken for granted.
   bool trust_verdicts = true;
   FirstRun* first_run = nullptr;  // null: everything runs here at once
+  // Of programs with unlisted operators; null: they are not loaded.
+  const IsolatedEager::Options* isolated = nullptr;
   const ReferenceRun* reference = nullptr;  // null: no float64 runs
   RecentRefusals* refusals = nullptr;       // null: only counted
   std::string machine;  // [a-z0-9]+: what timings are good for

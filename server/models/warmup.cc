@@ -158,7 +158,11 @@ absl::Status Warmup::ProveEager() {
   ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, version_.tiers.Eager());
   const std::shared_ptr<Executable> one[] = {eager};
   const auto run_on = [&](absl::Span<const Tensor> inputs) {
-    return opener_.RunOnce(one, inputs).status();
+    const absl::Status status = opener_.RunOnce(one, inputs).status();
+    // Values that end its process are ones that it doesn't take.
+    return spec.isolated() && absl::IsInternal(status)
+               ? absl::InvalidArgumentError(status.message())
+               : status;
   };
   absl::Status ran = version_.made_up.Try(smallest.sizes, /*seed=*/0, run_on);
   if (ran.ok()) ran = ProvePadding(*eager);
@@ -178,7 +182,9 @@ absl::Status Warmup::ProveEager() {
 absl::Status Warmup::TryEagerInChild(const DimensionSizes& sizes) {
   FirstRun* const first_run = version_.deps.first_run;
   const ModelSpec& spec = version_.spec;
-  if (first_run == nullptr || spec.on_gpu()) return absl::OkStatus();
+  if (first_run == nullptr || spec.on_gpu() || spec.isolated()) {
+    return absl::OkStatus();
+  }
   return first_run->CheckEager(
       {spec.program_digest, spec.weights_digest, spec.HeldPath()},
       version_.compute_threads, version_.made_up.Of(sizes, /*seed=*/0),

@@ -149,11 +149,12 @@ absl::Status ProgramArchive::Read() {
   RETURN_IF_ERROR(CheckLayout(*zip_, folder_));
   ASSIGN_OR_RETURN(json program, ReadJsonMember(*zip_, ProgramMember(folder_),
                                                 kMaxGraphBytes));
-  ASSIGN_OR_RETURN(const std::set<std::string> libraries,
+  ASSIGN_OR_RETURN(CalledOperators called,
                    CheckGraph(JsonCursor(program, program_place())));
-  for (const std::string& name : libraries) {
+  for (const std::string& name : called.libraries) {
     operator_libraries_[name] = FindOperatorLibrary(name)->digest;
   }
+  unlisted_operators_ = std::move(called.unlisted);
   ASSIGN_OR_RETURN(const bool inlined,
                    InlineWrappers(program, program_place()));
   const bool containers = UsePlainContainers(program);

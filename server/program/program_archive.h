@@ -48,6 +48,12 @@ class ProgramArchive {
   const std::map<std::string, std::string>& operator_libraries() const {
     return operator_libraries_;
   }
+  // Operators that it calls of which it isn't known that no values lead them
+  // astray (compiler/guards/known_operators.txt), each with " at net.py:12"
+  // where that is known. Whoever opens the program decides what becomes of it.
+  const std::map<std::string, std::string>& unlisted_operators() const {
+    return unlisted_operators_;
+  }
   // What errors about the program begin with: the path and models/model.json.
   std::string program_place() const;
   // Parameters, buffers and lifted constants.
@@ -71,6 +77,7 @@ class ProgramArchive {
   std::shared_ptr<const nlohmann::json> program_;
   bool is_rewritten_ = false;
   std::map<std::string, std::string> operator_libraries_;
+  std::map<std::string, std::string> unlisted_operators_;
   StoredTensors tensors_;
   int64_t weights_bytes_ = 0;
   bool exported_on_gpu_ = false;

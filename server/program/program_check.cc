@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "base/json_field.h"
 #include "base/status_macros.h"
+#include "program/known_operators.h"
 #include "program/operator_libraries.h"
 #include "program/own_tensor.h"
 #include "program/source_line.h"
@@ -30,20 +31,6 @@ constexpr absl::string_view kVisionOperators[] = {
     "nms", "roi_align", "deform_conv2d", "_cuda_version"};
 // Operators of theirs that read or write the files that a program names.
 constexpr absl::string_view kFileOperators[] = {"from_file", "save", "load"};
-// Operators whose kernels read or write where a value leads them, trap on it,
-// or compute for as long as it says (tests/faults/operator_hunt.py), besides
-// those that the server has made safe (runner/checked_kernels.h).
-constexpr absl::string_view kUnsafeOperators[] = {
-    "_ctc_loss",
-    "ctc_loss",
-    "linalg_ldl_solve",
-    "lu_unpack",
-    "max_pool2d_with_indices_backward",
-    "rrelu_with_noise",
-    "segment_reduce",
-    "_segment_reduce_backward"};
-// Loops over their degree, which is a value.
-constexpr absl::string_view kPolynomials = "_polynomial_";
 // Arithmetic on sizes, which nativert does itself.
 constexpr absl::string_view kSizeOperators[] = {"_operator.", "torch.sym_",
                                                 "math."};
@@ -79,10 +66,13 @@ bool IsAllowed(const std::vector<std::string>& parts) {
                                : FindOperatorLibrary(library) != nullptr;
 }
 
-bool IsUnsafe(const std::vector<std::string>& parts) {
-  const absl::string_view name = absl::StripSuffix(parts[3], "_");
-  return parts[2] == "aten" && (Contains(kUnsafeOperators, name) ||
-                                absl::StrContains(name, kPolynomials));
+// An operator library of somebody's own is vouched for by who names it, and
+// what a control-flow operator calls is in graphs of its own.
+bool IsListed(const std::vector<std::string>& parts) {
+  const std::string& library = parts[2];
+  if (library == "aten") return IsKnownOperator(parts[3]);
+  return library == "torchvision" || library == "higher_order" ||
+         !IsOwnLibrary(library);
 }
 
 // What may be done where an operator's library isn't here.
@@ -104,9 +94,9 @@ absl::Status CheckSchema(const JsonCursor& program) {
 // Every node of the graph and of graphs inside its arguments. A node is an
 // object whose target is text: a tensor may well be called "target". The walk
 // keeps a list of its own, because a hostile text may be nested more deeply
-// than a stack. Returns the names of libraries that aren't the server's own.
-absl::StatusOr<std::set<std::string>> CheckOperators(const JsonCursor& graph) {
-  std::set<std::string> libraries;
+// than a stack.
+absl::StatusOr<CalledOperators> CheckOperators(const JsonCursor& graph) {
+  CalledOperators called;
   std::vector<const json*> open = {&graph.value()};
   while (!open.empty()) {
     const json& value = *open.back();
@@ -119,18 +109,17 @@ absl::StatusOr<std::set<std::string>> CheckOperators(const JsonCursor& graph) {
             "operators that compute on tensors",
             absl::StrCat("'", target, "'", AtSourceLine(value), Remedy(parts)));
       }
-      if (IsUnsafe(parts)) {
-        return graph.Error("operators that no values can lead astray",
-                           absl::StrCat("'", target, "'", AtSourceLine(value)));
+      if (!IsListed(parts)) {
+        called.unlisted.emplace(target, AtSourceLine(value));
       }
-      if (!IsOwnLibrary(parts[2])) libraries.insert(parts[2]);
+      if (!IsOwnLibrary(parts[2])) called.libraries.insert(parts[2]);
     }
     if (!value.is_structured()) continue;
     for (const auto& [key, child] : value.items()) {
       if (key != "metadata" && child.is_structured()) open.push_back(&child);
     }
   }
-  return libraries;
+  return called;
 }
 
 // [{"as_int": 3}, ...] against {3, ...}.
@@ -166,7 +155,7 @@ absl::Status CheckTensor(const JsonCursor& program, const std::string& name,
 
 }  // namespace
 
-absl::StatusOr<std::set<std::string>> CheckGraph(const JsonCursor& program) {
+absl::StatusOr<CalledOperators> CheckGraph(const JsonCursor& program) {
   RETURN_IF_ERROR(CheckSchema(program));
   ASSIGN_OR_RETURN(const JsonCursor module, program.Member("graph_module"));
   ASSIGN_OR_RETURN(const JsonCursor graph, module.Member("graph"));

@@ -128,6 +128,10 @@ struct ModelSpec {
   int64_t weights_bytes = 0;
   // Name and digest of the operator libraries that the program needs.
   std::map<std::string, std::string> operator_libraries;
+  // Operators that it calls and that values might lead astray, each with where
+  // it does so: where there are any it is never compiled, and runs in a process
+  // of its own, or not at all.
+  std::map<std::string, std::string> unlisted_operators;
 
   std::vector<InputSpec> inputs;  // in the program's flat order
   std::vector<OutputSpec> outputs;
@@ -162,6 +166,7 @@ struct ModelSpec {
   std::string Label() const;
   std::vector<std::string> DimensionNames() const;
   bool on_gpu() const { return devices.front().is_gpu(); }
+  bool isolated() const { return !unlisted_operators.empty(); }
   // By which whoever reads the program reads `program_file`, in this process
   // and in others, while that is held.
   std::string HeldPath() const;

@@ -82,6 +82,8 @@ class SpecEditor {
                      "another");
       }
     }
+    // Whatever the file says of how.
+    if (spec_.isolated()) spec_.compile = {.enabled = false};
     if (const YamlValue* value = Find("threads")) {
       value->ReadInt(0, 1024, spec_.threads);
     }

@@ -59,6 +59,7 @@ absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path) {
   spec.weights_digest = WeightsDigest(*archive);
   spec.weights_bytes = archive->weights_bytes();
   spec.operator_libraries = archive->operator_libraries();
+  spec.unlisted_operators = archive->unlisted_operators();
   spec.batch_dimension = BatchDimension(program);
   for (ProgramTensor& input : program.inputs) {
     InputSpec& added = spec.inputs.emplace_back();

@@ -34,7 +34,8 @@ def test_it_is_small_and_complete(bundle: Path) -> None:
         names = {name.removeprefix("stoker-gpu/") for name in archive.getnames()}
     assert {
         "bin/stokerd", "bin/stokerctl", "bin/stoker-loadtest", "bin/python", "compiler/worker/__main__.py",
-        "compiler/job/stoker-g++", "compiler/job/artifact.map", "tests/gpu/run.sh", "tests/gpu/models.py", "COMMIT",
+        "compiler/job/stoker-g++", "compiler/job/artifact.map",
+        "compiler/guards/known_operators.txt", "tests/gpu/run.sh", "tests/gpu/models.py", "COMMIT",
         "loadtest/servers/stokerd.py",
     } <= names  # fmt: skip
     libraries = {name for name in names if name.startswith("lib/")}
