@@ -184,6 +184,9 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
                                               Executable& candidate) {
   ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, version_.tiers.Eager());
   const ArtifactId artifact = entry.id();
+  // Which nobody measures of an artifact that isn't right: where there is one
+  // and no parity, that was found with other weights.
+  std::optional<Profit> known_profit = evidence_.ReadProfit(artifact);
   Verdict verdict;
   if (std::optional<Parity> known = evidence_.ReadParity(artifact)) {
     verdict.parity = *std::move(known);
@@ -192,7 +195,9 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
         CandidateCheck::Evidence evidence,
         check_.CheckParity(
             *eager, candidate, step.sizes,
-            RecordedRequests(version_.spec, version_.deps.samples.get())));
+            RecordedRequests(version_.spec, version_.deps.samples.get()),
+            known_profit.has_value() ? CandidateCheck::Proved::kCode
+                                     : CandidateCheck::Proved::kNothing));
     if (!evidence.reproducer.empty()) {
       evidence_.WriteReproducer(artifact, evidence.reproducer);
     }
@@ -201,8 +206,8 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
   }
   if (!verdict.parity.equal) return verdict;
   // The same code with other weights takes as long.
-  if (std::optional<Profit> known = evidence_.ReadProfit(artifact)) {
-    verdict.profit = *std::move(known);
+  if (known_profit.has_value()) {
+    verdict.profit = *std::move(known_profit);
   } else {
     ASSIGN_OR_RETURN(verdict.profit,
                      check_.Measure(*eager, candidate, step.sizes, entry.bytes,

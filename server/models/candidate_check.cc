@@ -87,13 +87,13 @@ absl::StatusOr<std::string> CandidateCheck::Indeterminacy(
 
 absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::CheckParity(
     Executable& eager, Executable& candidate, const ShapeBucket& bucket,
-    absl::Span<const Recorded> recorded) const {
+    absl::Span<const Recorded> recorded, Proved proved) const {
   const ModelSpec& spec = *deps_.spec;
   Evidence evidence;
   Parity& parity = evidence.parity;
   parity.rtol = spec.parity.rtol;
   parity.atol = spec.parity.atol;
-  const std::vector<Case> cases = Cases(bucket, candidate, recorded);
+  const std::vector<Case> cases = Cases(bucket, candidate, recorded, proved);
   if (cases.empty()) {
     return absl::FailedPreconditionError(
         "the compiled code takes none of the sizes that it was to be tried at");
@@ -123,7 +123,7 @@ absl::StatusOr<CandidateCheck::Evidence> CandidateCheck::CheckParity(
 
 std::vector<CandidateCheck::Case> CandidateCheck::Cases(
     const ShapeBucket& bucket, const Executable& candidate,
-    absl::Span<const Recorded> recorded) const {
+    absl::Span<const Recorded> recorded, Proved proved) const {
   const ModelSpec& spec = *deps_.spec;
   const bool dynamic = IsDynamic(bucket);
   std::vector<Case> cases;
@@ -137,6 +137,15 @@ std::vector<CandidateCheck::Case> CandidateCheck::Cases(
     for (CaseSizes& made_up : ParityCases(spec, bucket)) {
       cases.push_back({std::move(made_up), nullptr});
     }
+  }
+  if (proved == Proved::kCode && !cases.empty()) {
+    const DimensionSizes own = cases.front().sizes.sizes;
+    const auto least = std::find_if(
+        cases.rbegin(), cases.rend(),
+        [&own](const Case& one) { return one.sizes.sizes != own; });
+    std::vector<Case> kept = {cases.front()};
+    if (least != cases.rend()) kept.push_back(*least);
+    cases = std::move(kept);
   }
   if (!cases.empty()) {
     Case extremes{.sizes = cases.front().sizes, .extremes = true};

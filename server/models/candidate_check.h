@@ -55,13 +55,23 @@ class CandidateCheck {
     std::string reproducer;
   };
 
+  // How much of an artifact's evidence is there already.
+  enum class Proved {
+    kNothing,
+    // All of it, with other weights. What sizes and seeds show of the code is
+    // known: the bucket's own size, the least that is padded to it and the
+    // extremes are tried.
+    kCode,
+  };
+
   // `bucket`: or a dynamic form. `recorded` are tried where they fit, those
   // that eager refuses excepted. What it returns is final. An error: the check
   // could not be made, be it for want of a float64 run to judge by, and nothing
   // is known. CANCELLED when stopping.
-  absl::StatusOr<Evidence> CheckParity(
-      Executable& eager, Executable& candidate, const ShapeBucket& bucket,
-      absl::Span<const Recorded> recorded = {}) const;
+  absl::StatusOr<Evidence> CheckParity(Executable& eager, Executable& candidate,
+                                       const ShapeBucket& bucket,
+                                       absl::Span<const Recorded> recorded = {},
+                                       Proved proved = Proved::kNothing) const;
 
   // Times the two. `candidate_bytes`: of its files. A dynamic form has to be
   // worth it at each of the sizes that it is timed at; the figures are those of
@@ -89,7 +99,8 @@ class CandidateCheck {
   };
   std::vector<Case> Cases(const ShapeBucket& bucket,
                           const Executable& candidate,
-                          absl::Span<const Recorded> recorded) const;
+                          absl::Span<const Recorded> recorded,
+                          Proved proved) const;
   absl::StatusOr<ProfitMeasurement> Time(Executable& incumbent,
                                          Executable& candidate,
                                          const DimensionSizes& sizes,

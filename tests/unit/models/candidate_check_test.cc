@@ -22,6 +22,7 @@
 namespace stoker {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 const ShapeBucket kBucket{{8}};
@@ -140,6 +141,26 @@ TEST_F(CandidateCheckTest, WhatIsTheSameAndFasterIsPromoted) {
   EXPECT_TRUE(evidence->verdict.promote()) << evidence->verdict.reason();
   EXPECT_NEAR(evidence->verdict.profit.speedup, 2, 1e-6);
   EXPECT_EQ(evidence->verdict.parity.cases.size(), 5u);
+}
+
+TEST_F(CandidateCheckTest, NewWeightsOfKnownCodeAreTriedAtFewerSizes) {
+  const CandidateCheck check({.spec = &spec_,
+                              .layout = &layout_,
+                              .made_up = &made_up_,
+                              .device_threads = &device_threads_,
+                              .clock = &clock_});
+  const std::vector<CandidateCheck::Recorded> recorded = {Request({1, 2})};
+  const auto evidence = check.CheckParity(eager_, candidate_, kBucket, recorded,
+                                          CandidateCheck::Proved::kCode);
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  std::vector<std::string> tried;
+  for (const ParityCase& one : evidence->parity.cases) {
+    tried.push_back(one.sizes + (one.extremes   ? " extremes"
+                                 : one.recorded ? " recorded"
+                                                : ""));
+  }
+  EXPECT_THAT(tried, ElementsAre("batch=8", "batch=1", "batch=8 extremes",
+                                 "batch=2 recorded"));
 }
 
 // With minutes for a run nobody waits for all cases and pairs: two cases, of
