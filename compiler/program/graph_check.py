@@ -25,7 +25,7 @@ MAX_STRING = 64 * 1024
 MAX_INT = 2**63
 MAX_EXPONENT = 16
 
-OPERATOR_NAMESPACES = {"aten", "prims", "quantized", "quantized_decomposed", "torchvision"}
+OPERATOR_NAMESPACES = {"aten", "prims", "quantized", "quantized_decomposed", "torchvision", "transformers"}
 HIGHER_ORDER = WRAPPERS | set("associative_scan cond map_impl scan while_loop".split())
 # Operators that read or write files named by the program.
 FILE_OPERATORS = {"from_file", "save", "load"}

@@ -22,7 +22,6 @@
 namespace stoker {
 namespace {
 
-
 Tensor Zeros(const ArtifactInput& input) {
   Shape shape = input.shape;
   size_t elements = 1;

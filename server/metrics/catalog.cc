@@ -23,6 +23,7 @@ constexpr MetricDef kAll[] = {
     kTierRequests,
     kRowFaults,
     kIsolatedRunsLost,
+    kRepositoryPolls,
     kModelState,
     kBucketState,
     kWarmupBuckets,

@@ -76,6 +76,9 @@ inline constexpr MetricDef kIsolatedRunsLost{
     "Runs that ended the process which they had to themselves; their requests "
     "were answered with an error."};
 
+inline constexpr MetricDef kRepositoryPolls{
+    "stoker_repository_polls_total", MetricKind::kCounter, "outcome",
+    "Looks at the model repository: ok, or error (it could not be read)."};
 inline constexpr MetricDef kModelState{
     "stoker_model_state", MetricKind::kGauge, "model,version,state",
     "1 for the state a version is in: new, loading, warming, serving, "

@@ -93,6 +93,10 @@ MonotonicTime Lifecycle::Step() {
 
 void Lifecycle::Poll() {
   absl::StatusOr<RepositorySnapshot> snapshot = repository_.Poll();
+  metrics_
+      .Counter(metric::kRepositoryPolls,
+               {{"outcome", snapshot.ok() ? "ok" : "error"}})
+      .Add();
   if (!snapshot.ok()) {
     // What is served stays served: an unreadable folder is no wish to unload.
     log::Error("repository {}: {}", repository_.root(),

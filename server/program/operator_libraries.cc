@@ -16,9 +16,9 @@
 namespace stoker {
 namespace {
 
-constexpr std::string_view kOwn[] = {"aten",         "prims",
-                                     "quantized",    "quantized_decomposed",
-                                     "higher_order", "torchvision"};
+constexpr std::string_view kOwn[] = {
+    "aten",         "prims",       "quantized",   "quantized_decomposed",
+    "higher_order", "torchvision", "transformers"};
 
 std::vector<OperatorLibrary>& Allowed() {
   static auto& libraries = *new std::vector<OperatorLibrary>;

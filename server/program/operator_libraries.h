@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<OperatorLibrary>> AllowOperatorLibraries(
 const OperatorLibrary* FindOperatorLibrary(std::string_view name);
 
 // Whether operators of this name are the server's own: torch's that compute on
-// tensors, and torchvision's.
+// tensors, torchvision's and transformers'.
 bool IsOwnLibrary(std::string_view name);
 
 }  // namespace stoker

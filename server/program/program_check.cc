@@ -26,9 +26,11 @@ using nlohmann::json;
 
 constexpr int64_t kSchemaMajor = 8;
 
-// What the server has of torchvision's (runner/vision_operators.h).
+// What the server has of torchvision's (runner/vision_operators.h) and of
+// transformers' (runner/grouped_mm.h).
 constexpr absl::string_view kVisionOperators[] = {
-    "nms", "roi_align", "deform_conv2d", "_cuda_version"};
+    "nms", "roi_align", "ps_roi_align", "deform_conv2d", "_cuda_version"};
+constexpr absl::string_view kTransformersOperators[] = {"grouped_mm_fallback"};
 // Operators of theirs that read or write the files that a program names.
 constexpr absl::string_view kFileOperators[] = {"from_file", "save", "load"};
 // Arithmetic on sizes, which nativert does itself.
@@ -62,6 +64,7 @@ bool IsAllowed(const std::vector<std::string>& parts) {
   const std::string& library = parts[2];
   const std::string& name = parts[3];
   if (library == "torchvision") return Contains(kVisionOperators, name);
+  if (library == "transformers") return Contains(kTransformersOperators, name);
   return IsOwnLibrary(library) ? !Contains(kFileOperators, name)
                                : FindOperatorLibrary(library) != nullptr;
 }
@@ -71,8 +74,8 @@ bool IsAllowed(const std::vector<std::string>& parts) {
 bool IsListed(const std::vector<std::string>& parts) {
   const std::string& library = parts[2];
   if (library == "aten") return IsKnownOperator(parts[3]);
-  return library == "torchvision" || library == "higher_order" ||
-         !IsOwnLibrary(library);
+  return library == "torchvision" || library == "transformers" ||
+         library == "higher_order" || !IsOwnLibrary(library);
 }
 
 // What may be done where an operator's library isn't here.

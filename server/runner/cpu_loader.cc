@@ -11,6 +11,7 @@
 #include "runner/eager_executable.h"
 #include "runner/embedding_bag.h"
 #include "runner/executable_loader.h"
+#include "runner/grouped_mm.h"
 #include "runner/integer_division.h"
 #include "runner/static_kernels.h"
 #include "runner/torch_errors.h"
@@ -60,6 +61,7 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader(const FreeCores* free_cores) {
   MakeEmbeddingBagsSafe();
   CheckKernelsArguments();
   RegisterVisionOperators();
+  RegisterGroupedMm();
   UseDispatchedKernelsOnly();
   // nativert warns of every operator that it has no kernel of its own for, at
   // each open. Who asks torch for more by its own variable gets it.

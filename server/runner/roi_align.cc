@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace stoker {
@@ -35,9 +36,8 @@ int64_t SamplesOf(double part_length, int64_t sampling_ratio) {
   if (sampling_ratio > 0) return sampling_ratio;
   const double samples = std::ceil(part_length);
   TORCH_CHECK(samples <= static_cast<double>(kMaxSamples),
-              "roi_align: expected boxes of which a part has at most ",
-              kMaxSamples, " elements along each side, got one of ",
-              part_length);
+              "expected boxes of which a part has at most ", kMaxSamples,
+              " elements along each side, got one of ", part_length);
   return std::max<int64_t>(0, static_cast<int64_t>(samples));
 }
 
@@ -122,6 +122,13 @@ struct Boxes {
 };
 
 template <typename T>
+void CheckRow(const at::Tensor& input, T row, int64_t box) {
+  TORCH_CHECK(row >= 0 && row < static_cast<T>(input.size(0)),
+              "expected boxes of rows 0 to ", input.size(0) - 1, ", got box ",
+              box, " of row ", row);
+}
+
+template <typename T>
 void AlignAll(const at::Tensor& input, const at::Tensor& boxes,
               const Boxes<T>& how, at::Tensor& output) {
   const int64_t channels = input.size(1);
@@ -133,9 +140,7 @@ void AlignAll(const at::Tensor& input, const at::Tensor& boxes,
   at::parallel_for(0, boxes.size(0), 1, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       const T* box = corners + k * 5;
-      TORCH_CHECK(box[0] >= 0 && box[0] < static_cast<T>(input.size(0)),
-                  "roi_align: expected boxes of rows 0 to ", input.size(0) - 1,
-                  ", got box ", k, " of row ", box[0]);
+      CheckRow(input, box[0], k);
       const auto rows = how.Parts(box[2], box[4], how.height, height);
       const auto columns = how.Parts(box[1], box[3], how.width, width);
       const T* channel =
@@ -148,21 +153,65 @@ void AlignAll(const at::Tensor& input, const at::Tensor& boxes,
   });
 }
 
+// Every part of each box in a channel of its own.
+template <typename T>
+void AlignBySensitivity(const at::Tensor& input, const at::Tensor& boxes,
+                        const Boxes<T>& how, at::Tensor& output,
+                        at::Tensor& mapping) {
+  const int64_t channels = input.size(1);
+  const int64_t height = input.size(2), width = input.size(3);
+  const int64_t area = how.height * how.width;
+  const T* elements = input.const_data_ptr<T>();
+  const T* corners = boxes.const_data_ptr<T>();
+  T* out = output.mutable_data_ptr<T>();
+  int32_t* from = mapping.mutable_data_ptr<int32_t>();
+  at::parallel_for(0, boxes.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const T* box = corners + k * 5;
+      CheckRow(input, box[0], k);
+      const auto rows = how.Parts(box[2], box[4], how.height, height);
+      const auto columns = how.Parts(box[1], box[3], how.width, width);
+      // Of what has no extent torchvision takes no samples, and their average.
+      const bool is_flat =
+          how.sampling_ratio <= 0 && (box[2] == box[4] || box[1] == box[3]);
+      for (int64_t c = 0; c < channels; ++c) {
+        const int64_t part = c % area;
+        const T* channel =
+            elements +
+            (static_cast<int64_t>(box[0]) * channels + c) * height * width;
+        T average = std::numeric_limits<T>::quiet_NaN();
+        if (!is_flat) {
+          Average(channel, width, {rows[static_cast<size_t>(part / how.width)]},
+                  {columns[static_cast<size_t>(part % how.width)]}, &average);
+        }
+        out[k * channels + c] = average;
+        from[k * channels + c] = static_cast<int32_t>(c);
+      }
+    }
+  });
+}
+
+// `name` begins what is wrong with them.
+void CheckArguments(const char* name, const at::Tensor& input,
+                    const at::Tensor& boxes, int64_t height, int64_t width) {
+  TORCH_CHECK(input.dim() == 4, name, ": expected input [N, C, H, W], got ",
+              input.sizes());
+  TORCH_CHECK(boxes.dim() == 2 && boxes.size(1) == 5, name,
+              ": expected boxes [K, 5], got ", boxes.sizes());
+  TORCH_CHECK(input.scalar_type() == boxes.scalar_type(), name,
+              ": expected input and boxes of one type, got ",
+              input.scalar_type(), " and ", boxes.scalar_type());
+  TORCH_CHECK(height > 0 && width > 0, name,
+              ": expected an output of at least 1 x 1, got ", height, " x ",
+              width);
+}
+
 }  // namespace
 
 at::Tensor RoiAlign(const at::Tensor& input, const at::Tensor& boxes,
                     double spatial_scale, int64_t height, int64_t width,
                     int64_t sampling_ratio, bool aligned) {
-  TORCH_CHECK(input.dim() == 4, "roi_align: expected input [N, C, H, W], got ",
-              input.sizes());
-  TORCH_CHECK(boxes.dim() == 2 && boxes.size(1) == 5,
-              "roi_align: expected boxes [K, 5], got ", boxes.sizes());
-  TORCH_CHECK(input.scalar_type() == boxes.scalar_type(),
-              "roi_align: expected input and boxes of one type, got ",
-              input.scalar_type(), " and ", boxes.scalar_type());
-  TORCH_CHECK(height > 0 && width > 0,
-              "roi_align: expected an output of at least 1 x 1, got ", height,
-              " x ", width);
+  CheckArguments("roi_align", input, boxes, height, width);
   at::Tensor output =
       at::empty({boxes.size(0), input.size(1), height, width}, input.options());
   const at::Tensor elements = input.contiguous();
@@ -174,6 +223,32 @@ at::Tensor RoiAlign(const at::Tensor& input, const at::Tensor& boxes,
                        output);
   });
   return output;
+}
+
+std::tuple<at::Tensor, at::Tensor> PsRoiAlign(const at::Tensor& input,
+                                              const at::Tensor& boxes,
+                                              double spatial_scale,
+                                              int64_t height, int64_t width,
+                                              int64_t sampling_ratio) {
+  CheckArguments("ps_roi_align", input, boxes, height, width);
+  TORCH_CHECK(height <= input.size(1) && width <= input.size(1) / height &&
+                  input.size(1) % (height * width) == 0,
+              "ps_roi_align: expected a multiple of ", height, " x ", width,
+              " channels, got ", input.size(1));
+  const int64_t sizes[] = {boxes.size(0), input.size(1) / (height * width),
+                           height, width};
+  at::Tensor output = at::empty(sizes, input.options());
+  at::Tensor mapping = at::empty(sizes, input.options().dtype(at::kInt));
+  const at::Tensor elements = input.contiguous();
+  const at::Tensor corners = boxes.contiguous();
+  AT_DISPATCH_FLOATING_TYPES(input.scalar_type(), "ps_roi_align", [&] {
+    AlignBySensitivity<scalar_t>(
+        elements, corners,
+        {static_cast<scalar_t>(spatial_scale), height, width, sampling_ratio,
+         /*aligned=*/true},
+        output, mapping);
+  });
+  return {output, mapping};
 }
 
 }  // namespace stoker

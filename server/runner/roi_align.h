@@ -1,9 +1,11 @@
-// torchvision.roi_align (runner/vision_operators.h). Private to this room.
+// torchvision.roi_align and ps_roi_align (runner/vision_operators.h). Private
+// to this room.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <tuple>
 
 namespace stoker {
 
@@ -14,5 +16,14 @@ namespace stoker {
 at::Tensor RoiAlign(const at::Tensor& input, const at::Tensor& boxes,
                     double spatial_scale, int64_t height, int64_t width,
                     int64_t sampling_ratio, bool aligned);
+
+// The same, aligned, of a channel for each part: output c of part (h, w) is of
+// channel (c * height + h) * width + w. Returns [K, C / (height * width),
+// height, width], and the channels of it, INT32.
+std::tuple<at::Tensor, at::Tensor> PsRoiAlign(const at::Tensor& input,
+                                              const at::Tensor& boxes,
+                                              double spatial_scale,
+                                              int64_t height, int64_t width,
+                                              int64_t sampling_ratio);
 
 }  // namespace stoker

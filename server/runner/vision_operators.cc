@@ -88,6 +88,10 @@ bool Register() {
       "pooled_height, SymInt pooled_width, int sampling_ratio, bool aligned) "
       "-> Tensor");
   schemas->def(
+      "ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt "
+      "pooled_height, SymInt pooled_width, int sampling_ratio) -> (Tensor, "
+      "Tensor)");
+  schemas->def(
       "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, "
       "Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, SymInt "
       "pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt "
@@ -99,6 +103,7 @@ bool Register() {
                          c10::DispatchKey::CPU, __FILE__, __LINE__);
   kernels->impl("nms", Nms);
   kernels->impl("roi_align", RoiAlign);
+  kernels->impl("ps_roi_align", PsRoiAlign);
   kernels->impl("deform_conv2d", DeformConv2dOfSchema);
   return true;
 }

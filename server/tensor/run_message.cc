@@ -45,8 +45,7 @@ absl::StatusOr<RunRequest> DecodeRequest(const std::string& message) {
 std::string EncodeReply(const absl::StatusOr<std::vector<Tensor>>& outputs) {
   if (!outputs.ok()) {
     const absl::Status& status = outputs.status();
-    return WithByte(static_cast<int>(status.code()),
-                    Std(status.message()));
+    return WithByte(static_cast<int>(status.code()), Std(status.message()));
   }
   const absl::StatusOr<std::string> file = TensorFileBytes(Numbered(*outputs));
   return file.ok() ? WithByte(0, *file) : EncodeReply(file.status());

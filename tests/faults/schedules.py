@@ -62,6 +62,7 @@ STEPS = 6  # of a schedule
 MOMENT = 0.6  # seconds that a step leaves at most for what it began
 SETTLE_SECONDS = 90
 HOURS = 3600
+POLLS = "stoker_repository_polls_total"
 JUDGED = re.compile(rf"{MODEL}:1 batch=\d+: (compiled|stays on eager \((\w+)\))")
 
 
@@ -190,7 +191,7 @@ class Server:
         self.daemon = world.stack.enter_context(
             Daemon(
                 world.repository, world.cache, self._log.with_suffix(f".{self._lives}.log"),
-                "--repository-poll-seconds=1", f"--compiler-python={world.compiler}", *world.arguments,
+                "--repository-poll-seconds=0.25", f"--compiler-python={world.compiler}", *world.arguments,
                 environment={**os.environ, "LD_PRELOAD": str(world.library), "STEPPING_CLOCK": str(self._clock)},
             )
         )  # fmt: skip
@@ -251,8 +252,12 @@ class World:
 
     def settle(self) -> None:
         """Waits until both servers answer as the program does that lies there, and looks once more then."""
-        for server in self.servers:
+        looked = [server.daemon.metric(POLLS) for server in self.servers]
+        for server, before in zip(self.servers, looked):
             server.daemon.wait_ready(SETTLE_SECONDS)
+            # What answers may be the program before the one before: that one may still be loading.
+            taken_up = partial(self._has_taken_up, server, before)
+            assert wait_until(taken_up, SETTLE_SECONDS, 0.05), f"still loading after {SETTLE_SECONDS} s"
             with server.daemon.client() as client:
                 asker = server.asker
                 settled = partial(self._is_settled, client, asker)
@@ -260,6 +265,12 @@ class World:
                 assert not asker.wrong, asker.wrong[0]
 
         self.allowed = {self.lies}
+
+    def _has_taken_up(self, server: Server, looked: float) -> bool:
+        """Whether the server has looked at the repository since, from beginning to end, and has nothing to load."""
+        daemon = server.daemon
+        loading = sum(daemon.metric("stoker_model_state", state=state) for state in ("new", "loading", "warming"))
+        return daemon.metric(POLLS) >= looked + 2 and loading == 0
 
     def _is_settled(self, client: triton.InferenceServerClient, asker: Asker) -> bool:
         """Also where that is no use any more."""

@@ -106,7 +106,7 @@ TEST_F(IsolatedEagerTest, ARunThatTakesTooLongIsEnded) {
 }
 
 TEST_F(IsolatedEagerTest, WhatIsNoReplyIsAnError) {
-  Write("garbage", "\0{}");
+  Write("garbage", std::string(1, '\0') + "{}");
   EXPECT_TRUE(
       absl::IsInternal(Run(*Script("cat $0/garbage >&3; cat")).status()));
   // A length that nobody has the memory for.

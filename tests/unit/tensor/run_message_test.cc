@@ -13,7 +13,6 @@ namespace stoker {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<Tensor> Some() {
   return {MakeTensor<float>(DataType::kFp32, {2, 1}, {1.5F, -2}),
