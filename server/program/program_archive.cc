@@ -15,6 +15,7 @@
 #include "program/json_cursor.h"
 #include "program/json_member.h"
 #include "program/limits.h"
+#include "program/number_arguments.h"
 #include "program/operator_libraries.h"
 #include "program/other_formats.h"
 #include "program/payload.h"
@@ -158,7 +159,8 @@ absl::Status ProgramArchive::Read() {
   ASSIGN_OR_RETURN(const bool inlined,
                    InlineWrappers(program, program_place()));
   const bool containers = UsePlainContainers(program);
-  is_rewritten_ = inlined || containers;
+  const bool numbers = UseNumberOverloads(program);
+  is_rewritten_ = inlined || containers || numbers;
   program_ = std::make_shared<const json>(std::move(program));
   const JsonCursor cursor(*program_, program_place());
   ASSIGN_OR_RETURN(const JsonCursor module, cursor.Member("graph_module"));

@@ -38,8 +38,9 @@ class ProgramArchive {
   const std::string& path() const { return zip_->path(); }
   // The archive's only top folder, with a slash.
   const std::string& folder() const { return folder_; }
-  // models/model.json, with the graphs of wrappers inlined and values in plain
-  // containers (program/inlined_wrappers.h, program/plain_containers.h).
+  // models/model.json, with the graphs of wrappers inlined, values in plain
+  // containers and numbers where operators take them (inlined_wrappers.h,
+  // plain_containers.h and number_arguments.h).
   const nlohmann::json& program() const { return *program_; }
   // Whether that is not what the file says: nativert can't run it as it is.
   bool is_rewritten() const { return is_rewritten_; }
