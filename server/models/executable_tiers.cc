@@ -104,7 +104,7 @@ bool ExecutableTiers::KeepsToThread(int bucket) const {
     return compiled->KeepsToContext();
   }
   // Which dynamic form there is may be another by the time of the run.
-  return spec_.compile.dynamic == DynamicForms::kNone && EagerIsOpen();
+  return spec_.compile.dynamic == DynamicForms::kNone && EagerKeepsToContext();
 }
 
 int ExecutableTiers::DynamicFor(int thread,
@@ -148,11 +148,11 @@ absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::OpenEager(
       deps_.metrics->Counter(metric::kIsolatedRunsLost, labels_));
 }
 
-bool ExecutableTiers::EagerIsOpen() const {
+bool ExecutableTiers::EagerKeepsToContext() const {
   if (!eager_mu_.TryLock()) return false;
-  const bool open = eager_.front() != nullptr;
+  const std::shared_ptr<Executable> eager = eager_.front();
   eager_mu_.Unlock();
-  return open;
+  return eager != nullptr && eager->KeepsToContext();
 }
 
 void ExecutableTiers::CloseEager() {

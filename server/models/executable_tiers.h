@@ -106,8 +106,8 @@ class ExecutableTiers {
   int buckets() const { return static_cast<int>(spec_.buckets.size()); }
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       ExecutableLoader& loader) const;
-  // False while it opens, too.
-  bool EagerIsOpen() const ABSL_LOCKS_EXCLUDED(eager_mu_);
+  // False where it isn't open, and while it opens.
+  bool EagerKeepsToContext() const ABSL_LOCKS_EXCLUDED(eager_mu_);
   // With errors for who knows the program by its name.
   BatchRunner::Outcome RunOf(Executable& executable, ExecutionContext& context,
                              absl::Span<const Tensor> inputs) const;
