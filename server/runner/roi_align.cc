@@ -32,11 +32,13 @@ struct Side {
   int64_t within;  // elements that there are to sample from
 };
 
-int64_t SamplesOf(double part_length, int64_t sampling_ratio) {
+// `name` begins what is wrong.
+int64_t SamplesOf(const char* name, double part_length,
+                  int64_t sampling_ratio) {
   if (sampling_ratio > 0) return sampling_ratio;
   const double samples = std::ceil(part_length);
-  TORCH_CHECK(samples <= static_cast<double>(kMaxSamples),
-              "expected boxes of which a part has at most ", kMaxSamples,
+  TORCH_CHECK(samples <= static_cast<double>(kMaxSamples), name,
+              ": expected boxes of which a part has at most ", kMaxSamples,
               " elements along each side, got one of ", part_length);
   return std::max<int64_t>(0, static_cast<int64_t>(samples));
 }
@@ -102,6 +104,7 @@ void Average(const T* channel, int64_t row_length,
 
 template <typename T>
 struct Boxes {
+  const char* name;  // of the operator, for errors
   T scale;
   int64_t height, width;  // parts of each
   int64_t sampling_ratio;
@@ -116,16 +119,32 @@ struct Boxes {
     if (!aligned) length = std::max(length, T{1});
     return PartsOf<T>(
         {start, length, parts, within},
-        SamplesOf(static_cast<double>(length) / static_cast<double>(parts),
+        SamplesOf(name,
+                  static_cast<double>(length) / static_cast<double>(parts),
                   sampling_ratio));
   }
 };
 
-template <typename T>
-void CheckRow(const at::Tensor& input, T row, int64_t box) {
-  TORCH_CHECK(row >= 0 && row < static_cast<T>(input.size(0)),
-              "expected boxes of rows 0 to ", input.size(0) - 1, ", got box ",
-              box, " of row ", row);
+// Calls `align` with each box's number, the first channel of its row, and what
+// its parts are averages of.
+template <typename T, typename Align>
+void ForEachBox(const at::Tensor& input, const at::Tensor& boxes,
+                const Boxes<T>& how, const Align& align) {
+  const int64_t height = input.size(2), width = input.size(3);
+  const int64_t image = input.size(1) * height * width;
+  const T* elements = input.const_data_ptr<T>();
+  const T* corners = boxes.const_data_ptr<T>();
+  at::parallel_for(0, boxes.size(0), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      const T* box = corners + k * 5;
+      TORCH_CHECK(box[0] >= 0 && box[0] < static_cast<T>(input.size(0)),
+                  how.name, ": expected boxes of rows 0 to ", input.size(0) - 1,
+                  ", got box ", k, " of row ", box[0]);
+      align(k, elements + static_cast<int64_t>(box[0]) * image,
+            how.Parts(box[2], box[4], how.height, height),
+            how.Parts(box[1], box[3], how.width, width));
+    }
+  });
 }
 
 template <typename T>
@@ -134,23 +153,15 @@ void AlignAll(const at::Tensor& input, const at::Tensor& boxes,
   const int64_t channels = input.size(1);
   const int64_t height = input.size(2), width = input.size(3);
   const int64_t area = how.height * how.width;
-  const T* elements = input.const_data_ptr<T>();
-  const T* corners = boxes.const_data_ptr<T>();
   T* out = output.mutable_data_ptr<T>();
-  at::parallel_for(0, boxes.size(0), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) {
-      const T* box = corners + k * 5;
-      CheckRow(input, box[0], k);
-      const auto rows = how.Parts(box[2], box[4], how.height, height);
-      const auto columns = how.Parts(box[1], box[3], how.width, width);
-      const T* channel =
-          elements + static_cast<int64_t>(box[0]) * channels * height * width;
-      for (int64_t c = 0; c < channels; ++c) {
-        Average(channel + c * height * width, width, rows, columns,
-                out + (k * channels + c) * area);
-      }
-    }
-  });
+  ForEachBox(
+      input, boxes, how,
+      [&](int64_t k, const T* first, const auto& rows, const auto& columns) {
+        for (int64_t c = 0; c < channels; ++c) {
+          Average(first + c * height * width, width, rows, columns,
+                  out + (k * channels + c) * area);
+        }
+      });
 }
 
 // Every part of each box in a channel of its own.
@@ -161,34 +172,29 @@ void AlignBySensitivity(const at::Tensor& input, const at::Tensor& boxes,
   const int64_t channels = input.size(1);
   const int64_t height = input.size(2), width = input.size(3);
   const int64_t area = how.height * how.width;
-  const T* elements = input.const_data_ptr<T>();
   const T* corners = boxes.const_data_ptr<T>();
   T* out = output.mutable_data_ptr<T>();
   int32_t* from = mapping.mutable_data_ptr<int32_t>();
-  at::parallel_for(0, boxes.size(0), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) {
-      const T* box = corners + k * 5;
-      CheckRow(input, box[0], k);
-      const auto rows = how.Parts(box[2], box[4], how.height, height);
-      const auto columns = how.Parts(box[1], box[3], how.width, width);
-      // Of what has no extent torchvision takes no samples, and their average.
-      const bool is_flat =
-          how.sampling_ratio <= 0 && (box[2] == box[4] || box[1] == box[3]);
-      for (int64_t c = 0; c < channels; ++c) {
-        const int64_t part = c % area;
-        const T* channel =
-            elements +
-            (static_cast<int64_t>(box[0]) * channels + c) * height * width;
-        T average = std::numeric_limits<T>::quiet_NaN();
-        if (!is_flat) {
-          Average(channel, width, {rows[static_cast<size_t>(part / how.width)]},
-                  {columns[static_cast<size_t>(part % how.width)]}, &average);
+  ForEachBox(
+      input, boxes, how,
+      [&](int64_t k, const T* first, const auto& rows, const auto& columns) {
+        // Of what has no extent torchvision takes no samples, and their
+        // average.
+        const T* box = corners + k * 5;
+        const bool is_flat =
+            how.sampling_ratio <= 0 && (box[2] == box[4] || box[1] == box[3]);
+        for (int64_t c = 0; c < channels; ++c) {
+          const auto part = static_cast<size_t>(c % area);
+          const auto across = static_cast<size_t>(how.width);
+          T average = std::numeric_limits<T>::quiet_NaN();
+          if (!is_flat) {
+            Average(first + c * height * width, width, {rows[part / across]},
+                    {columns[part % across]}, &average);
+          }
+          out[k * channels + c] = average;
+          from[k * channels + c] = static_cast<int32_t>(c);
         }
-        out[k * channels + c] = average;
-        from[k * channels + c] = static_cast<int32_t>(c);
-      }
-    }
-  });
+      });
 }
 
 // `name` begins what is wrong with them.
@@ -218,8 +224,8 @@ at::Tensor RoiAlign(const at::Tensor& input, const at::Tensor& boxes,
   const at::Tensor corners = boxes.contiguous();
   AT_DISPATCH_FLOATING_TYPES(input.scalar_type(), "roi_align", [&] {
     AlignAll<scalar_t>(elements, corners,
-                       {static_cast<scalar_t>(spatial_scale), height, width,
-                        sampling_ratio, aligned},
+                       {"roi_align", static_cast<scalar_t>(spatial_scale),
+                        height, width, sampling_ratio, aligned},
                        output);
   });
   return output;
@@ -244,8 +250,8 @@ std::tuple<at::Tensor, at::Tensor> PsRoiAlign(const at::Tensor& input,
   AT_DISPATCH_FLOATING_TYPES(input.scalar_type(), "ps_roi_align", [&] {
     AlignBySensitivity<scalar_t>(
         elements, corners,
-        {static_cast<scalar_t>(spatial_scale), height, width, sampling_ratio,
-         /*aligned=*/true},
+        {"ps_roi_align", static_cast<scalar_t>(spatial_scale), height, width,
+         sampling_ratio, /*aligned=*/true},
         output, mapping);
   });
   return {output, mapping};

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import grpc
 import pytest
@@ -55,3 +56,31 @@ def test_values_that_lead_nowhere_are_refused_or_answered(channel: grpc.Channel,
         else:
             ask(inputs)
     assert_same(ask(found(7, 0)), eager("detector", found(7, 0)))
+
+
+class Sensitive(torch.nn.Module):
+    def forward(self, features: Tensor, boxes: Tensor) -> dict[str, Tensor]:
+        from torchvision.ops import ps_roi_align
+
+        parts = [ps_roi_align(features, boxes, (2, 3), spatial_scale=0.5, sampling_ratio=ratio) for ratio in (2, -1)]
+        return {"fixed": parts[0], "as_large": parts[1]}
+
+
+def test_a_channel_for_each_part(tmp_path: Path, start: Callable[..., Daemon]) -> None:
+    torch.manual_seed(0)
+    corners = torch.rand(5, 2) * 20 - 2
+    rows = torch.tensor([[0.0], [1.0], [1.0], [0.0], [1.0]])
+    boxes = torch.cat([rows, corners, corners + torch.rand(5, 2) * 12], 1)
+    inputs = {"features": torch.randn(2, 12, 9, 11), "boxes": boxes}
+    path = tmp_path / "models/sensitive/1/model.pt2"
+    path.parent.mkdir(parents=True)
+    torch.export.save(torch.export.export(Sensitive(), (), inputs), path)
+    with start(tmp_path / "models", "--frozen") as daemon:
+        daemon.wait_ready()
+        with grpc.insecure_channel(daemon.address) as channel:
+            infer = stub(channel).ModelInfer
+            assert_same(read(infer(raw_request("sensitive", inputs))), Sensitive()(**inputs))
+            boxes[2, 0] = 2
+            error = refusal(lambda: infer(raw_request("sensitive", inputs)))
+            assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+            assert "ps_roi_align: expected boxes of rows 0 to 1, got box 2 of row 2" in error.details()
