@@ -22,10 +22,7 @@ Conversation Communicate(
         if (on_reply) on_reply(piece);
       },
       [&](std::string_view piece) {
-        heard.log.append(piece);
-        if (heard.log.size() > 2 * kMaxLog) {
-          heard.log.erase(0, heard.log.size() - kMaxLog);
-        }
+        AppendKeepingEnd(heard.log, piece, kMaxLog);
       });
   pipes.Give(input);
   pipes.EndInput();
@@ -38,6 +35,11 @@ Conversation Communicate(
   }
   heard.end = child.Wait();
   return heard;
+}
+
+void AppendKeepingEnd(std::string& log, std::string_view piece, size_t bytes) {
+  log.append(piece);
+  if (log.size() > 2 * bytes) log.erase(0, log.size() - bytes);
 }
 
 std::string LastLine(const std::string& text) {

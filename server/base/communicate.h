@@ -3,6 +3,7 @@
 // is ever full for good.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ struct Conversation {
 Conversation Communicate(
     Subprocess& child, std::string_view input, absl::Duration silence,
     const std::function<void(std::string_view)>& on_reply = nullptr);
+
+// Appends what a child wrote, and keeps at least the last `bytes` of it, at
+// most twice as many.
+void AppendKeepingEnd(std::string& log, std::string_view piece, size_t bytes);
 
 // The last line that is not empty.
 std::string LastLine(const std::string& text);

@@ -27,10 +27,7 @@ class IsolatedEager::Process {
         pipes_(
             *child_, [this](std::string_view bytes) { reply_.append(bytes); },
             [this](std::string_view bytes) {
-              log_.append(bytes);
-              if (log_.size() > 2 * kLogBytes) {
-                log_.erase(0, log_.size() - kLogBytes);
-              }
+              AppendKeepingEnd(log_, bytes, kLogBytes);
             }) {}
 
   // False when it has ended, as it does with the thread that started it.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "tensor/tensor_file.h"

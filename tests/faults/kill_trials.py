@@ -36,6 +36,7 @@ from loadtest.servers.process import ServerProcess
 from loadtest.servers.stokerd import STOKERCTL, command, warm_up
 from tests import models
 from tests.fakes.stand_in import stand_in
+from tests.faults import progress
 
 BUCKETS = [1, 2, 4, 8]
 COMMITTED = re.compile(r"cache entry ([0-9a-f]{12}) committed")
@@ -166,15 +167,11 @@ def run(trials: int, golden: Path, seed: int = 1, count: int = 4, real: bool = F
 
 
 def show(outcome: Outcome, trials: int) -> None:
-    """A line that changes on a terminal, else one for each tenth."""
     line = (
         f"{outcome.trials} of {trials} trials, {outcome.kills} daemons killed, "
         f"{outcome.killed_with_work_staged} of them with work staged, {len(outcome.faults)} faults"
     )
-    if sys.stdout.isatty():
-        print(f"\r\033[K{line}", end="\n" if outcome.trials == trials else "", flush=True)
-    elif outcome.trials % max(1, trials // 10) == 0:
-        print(line, flush=True)
+    progress.show(line, outcome.trials, trials)
 
 
 def main() -> None:

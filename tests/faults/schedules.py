@@ -51,6 +51,7 @@ from tritonclient.utils import InferenceServerException
 from loadtest.servers.process import wait_until
 from loadtest.servers.stokerd import STOKERCTL, Daemon, warm_up
 from tests.fakes.stand_in import stand_in
+from tests.faults import progress
 from tests.integration.clients import infer, rows
 
 FAKES = Path(__file__).resolve().parents[1] / "fakes"
@@ -378,12 +379,8 @@ def run(
 
 
 def show(outcome: Outcome, schedules: int) -> None:
-    """A line that changes on a terminal, else one for each tenth."""
     line = f"{outcome.schedules} of {schedules} schedules, {len(outcome.faults)} faults"
-    if sys.stdout.isatty():
-        print(f"\r\033[K{line}", end="\n" if outcome.schedules == schedules else "", flush=True)
-    elif outcome.schedules % max(1, schedules // 10) == 0:
-        print(line, flush=True)
+    progress.show(line, outcome.schedules, schedules)
 
 
 def main() -> None:
