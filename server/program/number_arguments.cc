@@ -51,34 +51,44 @@ json FullLike(const json& like, const json& number, const std::string& name) {
       {"metadata", json::object()}};
 }
 
+std::string NewName(const json& values) {
+  std::string name;
+  do {
+    name = absl::StrCat("number_", values.size(), name);
+  } while (values.contains(name));
+  return name;
+}
+
+// Whether the node is changed; what it is to be preceded by goes to `nodes`.
+bool RewriteNode(json& node, json& values, json& nodes) {
+  const json& inputs = Field(node, "inputs");
+  if (Field(node, "target") != kFloorDivide || !inputs.is_array() ||
+      inputs.size() != 2) {
+    return false;
+  }
+  json& of = node["inputs"][0];
+  json& by = node["inputs"][1];
+  if (IsTensor(of) && IsNumber(by)) {
+    node["target"] = "torch.ops.aten.floor_divide.Scalar";
+    return true;
+  }
+  if (!IsNumber(of) || !IsTensor(by)) return false;
+  const json& like =
+      Field(values, TextField(by["arg"]["as_tensor"], "name").c_str());
+  if (!like.is_object() || !Holds(like, of)) return false;
+  const std::string name = NewName(values);
+  values[name] = json(like);
+  nodes.push_back(FullLike(by, of, name));
+  of["arg"] = {{"as_tensor", {{"name", name}}}};
+  return true;
+}
+
 bool RewriteGraph(json& graph) {
   json& values = graph["tensor_values"];
   json nodes = json::array();
   bool any = false;
   for (json& node : graph["nodes"]) {
-    const json& inputs = Field(node, "inputs");
-    if (Field(node, "target") == kFloorDivide && inputs.is_array() &&
-        inputs.size() == 2) {
-      json& of = node["inputs"][0];
-      json& by = node["inputs"][1];
-      if (IsTensor(of) && IsNumber(by)) {
-        node["target"] = "torch.ops.aten.floor_divide.Scalar";
-        any = true;
-      } else if (IsNumber(of) && IsTensor(by)) {
-        const json& like =
-            Field(values, TextField(by["arg"]["as_tensor"], "name").c_str());
-        if (like.is_object() && Holds(like, of)) {
-          std::string name;
-          do {
-            name = absl::StrCat("number_", values.size(), name);
-          } while (values.contains(name));
-          values[name] = like;
-          nodes.push_back(FullLike(by, of, name));
-          of["arg"] = {{"as_tensor", {{"name", name}}}};
-          any = true;
-        }
-      }
-    }
+    any |= RewriteNode(node, values, nodes);
     nodes.push_back(std::move(node));
   }
   graph["nodes"] = std::move(nodes);
