@@ -13,6 +13,8 @@ from compiler.guards.refused import Refused
 if TYPE_CHECKING:
     from torch.fx import GraphModule
 
+TORCHS_OWN = {"aten", "prims", "quantized", "quantized_decomposed", "higher_order"}
+
 FILE = Path(__file__).with_name("known_operators.txt")
 
 
@@ -30,14 +32,18 @@ def is_known(name: str) -> bool:
 
 
 def check(module: GraphModule) -> None:
-    """Raises Refused when the program, as it was exported, calls an operator of ATen that is not among them."""
+    """Raises Refused when the program, as it was exported, calls an operator of ATen that is not among them, or one
+    of a library that is not torch's: the server has some of those, for eager alone."""
     import torch
 
     for graph_module in module.modules():
         if not isinstance(graph_module, torch.fx.GraphModule):
             continue
         for node in graph_module.graph.nodes:
-            if node.op == "call_function" and getattr(node.target, "namespace", "") == "aten":
-                name = operator_name(node.target)
-                if not is_known(name):
-                    raise Refused("values might lead it astray: it is not among those that were tried", node)
+            if node.op != "call_function":
+                continue
+            namespace = getattr(node.target, "namespace", "")  # none of arithmetic on sizes
+            if namespace == "aten" and not is_known(operator_name(node.target)):
+                raise Refused("values might lead it astray: it is not among those that were tried", node)
+            if namespace and namespace not in TORCHS_OWN:
+                raise Refused("it is not one of torch's own operators, which alone are compiled", node)

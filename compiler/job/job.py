@@ -23,7 +23,7 @@ from compiler.job import codegen, cuda, manifest, parallel_loops, toolchain
 from compiler.job.protocol import PHASES
 from compiler.job.recipe import COMPILER, RECIPE
 from compiler.job.work_folder import temporary_files_in
-from compiler.program.archive import load_archive
+from compiler.program.archive import MissingOperator, load_archive
 from compiler.specialise import dynamic, passes
 from compiler.specialise.bucket_graph import Specialised, specialise
 
@@ -160,7 +160,10 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
         phases.enter("load")
         if job.on_gpu:
             job = replace(job, device=open_gpu(job))
-        program, archive = load_archive(job.program)
+        try:
+            program, archive = load_archive(job.program)
+        except MissingOperator as error:
+            raise Refused(str(error)) from None
         phases.enter("specialise")
         specialised = specialise_for(job, program)
         if job.on_gpu:

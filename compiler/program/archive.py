@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compiler.program import limits
-from compiler.program.graph_check import ArchiveError, check_graph
+from compiler.program.graph_check import ArchiveError, MissingOperator, check_graph
 from compiler.program.wrappers import NotInlined, inline_wrappers
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Archive", "ArchiveError", "load_archive", "load_program"]
+__all__ = ["Archive", "ArchiveError", "MissingOperator", "load_archive", "load_program"]
 
 MAX_ELEMENTS = 1 << 48
 
@@ -147,8 +147,8 @@ def load_program(
     """The exported program in the archive at `path`, its weights mapped from the file.
 
     The program has no example inputs, no stack traces and no guards; with `notes` its operators are
-    numbered as graph_check.check_graph says. Raises ArchiveError with the path and a one-line reason,
-    and OSError when the file can't be read.
+    numbered as graph_check.check_graph says. Raises MissingOperator, ArchiveError with the path and a
+    one-line reason, and OSError when the file can't be read.
     """
     return load_archive(path, notes)[0]
 
@@ -160,6 +160,8 @@ def load_archive(
     try:
         archive = Archive(path)
         return _load(archive, notes), archive
+    except MissingOperator:
+        raise  # with nothing said against the archive
     except ArchiveError as error:
         raise ArchiveError(f"{os.fspath(path)}: {error}") from None
 

@@ -25,7 +25,8 @@ MAX_STRING = 64 * 1024
 MAX_INT = 2**63
 MAX_EXPONENT = 16
 
-OPERATOR_NAMESPACES = {"aten", "prims", "quantized", "quantized_decomposed", "torchvision", "transformers"}
+# Of torch's own operators.
+OPERATOR_NAMESPACES = {"aten", "prims", "quantized", "quantized_decomposed"}
 HIGHER_ORDER = WRAPPERS | set("associative_scan cond map_impl scan while_loop".split())
 # Operators that read or write files named by the program.
 FILE_OPERATORS = {"from_file", "save", "load"}
@@ -60,6 +61,11 @@ OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.(\w+))?")
 
 class ArchiveError(ValueError):
     """The archive is not a program that may be loaded; the message is one line with the reason."""
+
+
+class MissingOperator(ArchiveError):
+    """The program calls an operator of a library that isn't loaded here. The server may have it, for eager only:
+    some of torchvision's and transformers', and what --operator-library names."""
 
 
 def check_graph(program: dict[str, Any], notes: list[Any] | None = None) -> dict[str, Any]:
@@ -153,7 +159,17 @@ def _check_operator(text: str, where: str) -> None:
             return
         if namespace in OPERATOR_NAMESPACES and overload and name not in FILE_OPERATORS:
             return
+        if namespace not in OPERATOR_NAMESPACES | {"higher_order"} and overload:
+            if _is_loaded(f"{namespace}::{name}"):
+                return
+            raise MissingOperator(f"{namespace}::{name} is not one of torch's own operators, and its library isn't here")
     raise ArchiveError(f"{where}: operator {text[:80]!r} is not accepted")
+
+
+def _is_loaded(name: str) -> bool:
+    import torch
+
+    return bool(torch._C._jit_get_schemas_for_operator(name))
 
 
 def _check_tree(text: str, where: str) -> None:

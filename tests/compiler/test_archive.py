@@ -19,8 +19,10 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 
+from compiler.guards import known
+from compiler.guards.refused import Refused
 from compiler.program import limits
-from compiler.program.archive import Archive, ArchiveError, load_program
+from compiler.program.archive import Archive, ArchiveError, MissingOperator, load_program
 from compiler.program.graph_check import check_expression
 from tests import models
 from tests.fakes import malicious_pt2
@@ -181,6 +183,26 @@ def test_the_payloads_are_real(kind: str, base: Path, tmp_path: Path) -> None:
     code = f"import torch; torch.export.load({str(tmp_path / 'evil.pt2')!r}).module()(torch.ones(2, 8))"
     subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120)
     assert marker.exists()
+
+
+def test_an_operator_of_a_library_is_named_where_that_is_missing(base: Path, tmp_path: Path) -> None:
+    """And read where it is there, which no job may count on: what it compiles is refused either way."""
+
+    class Squashed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ops.stoker_test.squash(x)  # type: ignore[no-any-return]
+
+    with torch.library._scoped_library("stoker_test", "DEF") as library:
+        library.define("squash(Tensor x) -> Tensor")
+        library.impl("squash", torch.tanh, "CompositeExplicitAutograd")
+        program = torch.export.export(Squashed(), (torch.ones(2, 3),))
+        torch.export.save(program, tmp_path / "squashed.pt2")
+        loaded = load_program(tmp_path / "squashed.pt2")
+        torch.testing.assert_close(loaded.module(check_guards=False)(torch.ones(2, 3)), torch.tanh(torch.ones(2, 3)))
+        with pytest.raises(Refused, match=r"stoker_test.squash.default \(squash\): it is not one of torch's own"):
+            known.check(loaded.graph_module)
+    with pytest.raises(MissingOperator, match="^stoker_test::squash is not one of torch's own operators, and"):
+        load_program(tmp_path / "squashed.pt2")
 
 
 ODD_VALUES: list[Any] = [None, -1, 2**63, 2**70, 1e308, float("nan"), "", "x y", "__import__('os')", [], {}, [[]], True]
