@@ -162,7 +162,7 @@ def _check_operator(text: str, where: str) -> None:
         if namespace not in OPERATOR_NAMESPACES | {"higher_order"} and overload:
             if _is_loaded(f"{namespace}::{name}"):
                 return
-            raise MissingOperator(f"{namespace}::{name} is not one of torch's own operators, and its library isn't here")
+            raise MissingOperator(f"{namespace}::{name} is not one of torch's own operators, its library isn't here")
     raise ArchiveError(f"{where}: operator {text[:80]!r} is not accepted")
 
 

@@ -59,16 +59,18 @@ def models(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_programs_call_its_operators(
     models: Path, library: Path, start: Callable[..., Daemon], fresh_cache: Path
 ) -> None:
-    with start(models, f"--operator-library=mine={library}", cache=fresh_cache) as daemon:
+    flag = f"--operator-library=mine={library}"
+    with start(models, flag, cache=fresh_cache) as daemon:
         daemon.wait_ready()
         x = torch.randn(3, 3)
         with grpc.insecure_channel(daemon.address) as channel:
             answer = read(stub(channel).ModelInfer(raw_request("squashed", {"x": x})))
             torch.testing.assert_close(answer["y"], torch.tanh(x * 0.5) + 1)
         # It isn't compiled, and says why.
-        assert re.search(r"stays on eager \(refused\): .*mine::squash is not one of torch's own operators", daemon.log())
+        why = "mine::squash is not one of torch's own operators"
+        assert re.search(rf"stays on eager \(refused\): .*{why}", daemon.log())
         assert daemon.metric("stoker_bucket_state", model="squashed", state="eager") == 1
-    with start(models, f"--operator-library=mine={library}", "--frozen", "--require-cache", cache=fresh_cache) as daemon:
+    with start(models, flag, "--frozen", "--require-cache", cache=fresh_cache) as daemon:
         daemon.wait_ready()  # which is known now
 
 
