@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 # Operators that only CPUs have; a program gets them when it is decomposed before it is saved.
-CPU_ONLY = ("_for_cpu", "mkldnn::", "quantized::", "onednn::")
+CPU_ONLY = ("_for_cpu", "quantized::")
 
 
 def move(program: ExportedProgram, device: str) -> ExportedProgram:

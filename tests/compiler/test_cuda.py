@@ -315,11 +315,12 @@ def test_what_is_in_the_way_of_a_graph(gpu: Any, function: Callable[..., Any], r
 
 
 def test_a_program_made_for_a_cpu_is_refused(gpu: Any) -> None:
-    class Packed(nn.Module):
-        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-            return torch.ops.mkldnn._linear_pointwise(x, w, None, "none", [], "")
+    class Lowered(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            answer: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(x, x, x)[0]
+            return answer
 
-    program = torch.export.export(Packed(), (torch.randn(40, 256), torch.randn(32, 256)))
+    program = torch.export.export(Lowered(), (torch.randn(1, 2, 8, 16),))
     with pytest.raises(Refused, match="exists on CPUs only"):
         specialise(program, {}, device="cuda:0")
 
