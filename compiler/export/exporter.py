@@ -34,6 +34,7 @@ from typing import Any
 import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
+from torch.export.graph_signature import ConstantArgument
 
 from compiler.export import transformers_folder
 from compiler.export.refusal import (
@@ -76,7 +77,8 @@ def trace(source: ExportSource) -> torch.export.ExportedProgram:
 
 
 def _check_interface(program: torch.export.ExportedProgram) -> None:
-    """Inputs and outputs are tensors that a request can carry."""
+    """Inputs and outputs are tensors that a request can carry, or fixed: inputs that torch.export baked into the
+    program, outputs that are None."""
     nodes = {node.name: node for node in program.graph.nodes}
     signature = program.graph_signature
     inputs = [spec.arg for spec in signature.input_specs if spec.kind.name == "USER_INPUT"]
@@ -88,6 +90,8 @@ def _check_interface(program: torch.export.ExportedProgram) -> None:
         value = node.meta.get("val") if node else getattr(arg, "value", None)
         name = f"{what} {node.name if node else position}"
         location = location_of_node(node) if node else ""
+        if isinstance(arg, ConstantArgument) and (what == "input" or value is None):
+            continue
         if not isinstance(value, Tensor):
             raise ExportRefused(f"{name} is {type(value).__name__}, expected a tensor", location)
         if value.dtype not in DTYPES:
@@ -139,8 +143,10 @@ def verify(source: ExportSource, path: Path) -> None:
     exported = program.module(check_guards=False)
     for args, kwargs in _sample_calls(source):
         with torch.no_grad():
-            expected = pytree.tree_leaves(source.module(*pytree.tree_map(_copy, args), **kwargs))
-            actual = pytree.tree_leaves(exported(*args, **kwargs))
+            answer = source.module(*pytree.tree_map(_copy, args), **kwargs)
+            expected = [leaf for leaf in pytree.tree_leaves(answer) if leaf is not None]
+            given, named = pytree.tree_map(_unless_fixed, (args, kwargs))
+            actual = pytree.tree_leaves(exported(*given, **named))
         for i, (got, want) in enumerate(zip(actual, expected, strict=True)):
             rtol, atol = TOLERANCES.get(want.dtype, DEFAULT_TOLERANCE)
             try:
@@ -154,6 +160,11 @@ def verify(source: ExportSource, path: Path) -> None:
 
 def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
+
+
+def _unless_fixed(value: Any) -> Any:
+    """As load_program leaves the calling convention (compiler.program.fixed_values)."""
+    return value if isinstance(value, Tensor) else ()
 
 
 def _sample_calls(source: ExportSource) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:

@@ -17,6 +17,7 @@ import re
 from typing import Any
 
 from compiler.program.containers import PLAIN, use_plain_containers
+from compiler.program.fixed_values import drop_fixed_values
 from compiler.program.wrappers import WRAPPERS
 
 MAX_DEPTH = 100
@@ -76,16 +77,26 @@ def check_graph(program: dict[str, Any], notes: list[Any] | None = None) -> dict
     """
     if not isinstance(program, dict) or not isinstance(program.get("graph_module"), dict):
         raise ArchiveError("the graph is not an exported program: expected an object with graph_module")
-    program = dict(program, guards_code=[])
+    program = dict(program, guards_code=[], range_constraints=_of_symbols(program.get("range_constraints")))
     module = dict(program["graph_module"], metadata={}, treespec_namedtuple_fields={})
     use_plain_containers(module)
     module["graph"] = _without_metadata(module.get("graph"), notes, 0)
+    if isinstance(module.get("signature"), dict):
+        module["signature"] = dict(module["signature"])
+    drop_fixed_values(module)
     program["graph_module"] = module
     try:
         _walk(program, "", "", 0)
     except RecursionError:
         raise ArchiveError("the graph is nested too deeply") from None
     return program
+
+
+def _of_symbols(ranges: Any) -> Any:
+    """Without those of expressions ("2*s77"), which follow from the symbols'."""
+    if not isinstance(ranges, dict):
+        return ranges
+    return {key: value for key, value in ranges.items() if SYMBOL.fullmatch(key)}
 
 
 def _without_metadata(value: Any, notes: list[Any] | None, depth: int) -> Any:

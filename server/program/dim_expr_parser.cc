@@ -18,6 +18,8 @@ bool IsWordCharacter(char c) {
          (c >= '0' && c <= '9') || c == '_';
 }
 
+constexpr std::string_view kPrefix = "Symbol('";
+
 struct Term {
   DimExpr expr;
   int nodes;
@@ -173,13 +175,24 @@ DimExpr ParseDimExpr(
 }
 
 std::string_view SymbolName(std::string_view text) {
-  constexpr std::string_view kPrefix = "Symbol('";
   if (!text.starts_with(kPrefix)) return {};
   text.remove_prefix(kPrefix.size());
   const size_t end = text.find('\'');
   const bool is_whole = end != text.npos && text.find('(') == text.npos &&
                         text.find(')') == text.size() - 1;
   return is_whole ? text.substr(0, end) : std::string_view();
+}
+
+std::string_view OnlySymbol(std::string_view text) {
+  std::string_view found;
+  for (size_t at = text.find(kPrefix); at != text.npos;
+       at = text.find(kPrefix)) {
+    text.remove_prefix(at + kPrefix.size());
+    const std::string_view name = text.substr(0, text.find('\''));
+    if (!found.empty() && found != name) return {};
+    found = name;
+  }
+  return found;
 }
 
 }  // namespace stoker

@@ -20,4 +20,7 @@ DimExpr ParseDimExpr(std::string_view text,
 // "s43" when the whole text is one symbol, else empty.
 std::string_view SymbolName(std::string_view text);
 
+// "s43" when that is the one symbol in the text, however often; else empty.
+std::string_view OnlySymbol(std::string_view text);
+
 }  // namespace stoker

@@ -11,6 +11,7 @@
 #include "base/mapped_file.h"
 #include "base/status_macros.h"
 #include "program/called_graphs.h"
+#include "program/fixed_values.h"
 #include "program/inlined_wrappers.h"
 #include "program/json_cursor.h"
 #include "program/json_member.h"
@@ -159,8 +160,9 @@ absl::Status ProgramArchive::Read() {
   ASSIGN_OR_RETURN(const bool inlined,
                    InlineWrappers(program, program_place()));
   const bool containers = UsePlainContainers(program);
+  const bool fixed = DropFixedValues(program);
   const bool numbers = UseNumberOverloads(program);
-  is_rewritten_ = inlined || containers || numbers;
+  is_rewritten_ = inlined || containers || fixed || numbers;
   program_ = std::make_shared<const json>(std::move(program));
   const JsonCursor cursor(*program_, program_place());
   ASSIGN_OR_RETURN(const JsonCursor module, cursor.Member("graph_module"));

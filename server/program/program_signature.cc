@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -137,16 +138,22 @@ class SignatureReader {
     return values.Member(tensor);
   }
 
-  // Dimensions are the symbols that stand alone at an axis of an input: only
-  // those can be read off a request.
+  // Dimensions are the symbols that can be read off a request: those that stand
+  // alone at an axis of an input, and then those that are the only one at an
+  // axis (8 * s43).
   absl::Status ReadDimensions() {
+    RETURN_IF_ERROR(ReadSymbols(SymbolName));
+    return ReadSymbols(OnlySymbol);
+  }
+
+  absl::Status ReadSymbols(std::string_view (*symbol_of)(std::string_view)) {
     for (const std::string& tensor : input_tensors_) {
       ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(tensor));
       ASSIGN_OR_RETURN(const JsonCursor sizes, meta.Member("sizes"));
       ASSIGN_OR_RETURN(const std::vector<JsonCursor> axes, sizes.Elements());
       for (const JsonCursor& axis : axes) {
         ASSIGN_OR_RETURN(const std::string text, Expression(axis));
-        const std::string symbol(SymbolName(text));
+        const std::string symbol(symbol_of(text));
         if (symbol.empty() || symbols_.contains(symbol)) continue;
         symbols_.emplace(symbol, static_cast<int>(read_.dimensions.size()));
         ProgramDimension& dimension = read_.dimensions.emplace_back();
@@ -247,18 +254,42 @@ class SignatureReader {
       ASSIGN_OR_RETURN(const JsonCursor meta, TensorMeta(input_tensors_[i]));
       ASSIGN_OR_RETURN(const JsonCursor sizes, ReadTensor(meta, input));
       for (size_t axis = 0; axis < input.dims.size(); ++axis) {
-        const DimExpr& size = input.dims[axis];
-        if (size.is_constant() || size.is_dimension()) continue;
-        return sizes.Error(
-            absl::StrCat("every axis of input ", input.name,
-                         " to be a constant or a dimension of its own"),
-            absl::StrCat("an expression at axis ", axis));
+        RETURN_IF_ERROR(CheckSize(sizes, input, axis));
       }
       RETURN_IF_ERROR(CheckContiguous(meta, input));
       const auto range = ranges.find(input_tensors_[i]);
       const bool is_wide =
           input.dtype == DataType::kInt32 || input.dtype == DataType::kInt64;
       if (range != ranges.end() && is_wide) input.range = range->second;
+    }
+    return CheckDimensions();
+  }
+
+  // What a size is has to follow from the dimensions, and each of these from
+  // some size.
+  absl::Status CheckSize(const JsonCursor& sizes, const ProgramTensor& input,
+                         size_t axis) {
+    const DimensionSizes ones(read_.dimensions.size(), 1);
+    if (!input.dims[axis].Evaluate(ones).has_value()) {
+      return sizes.Error(
+          absl::StrCat("every axis of input ", input.name,
+                       " to be a constant, a dimension or computed from some"),
+          absl::StrCat("something else at axis ", axis));
+    }
+    if (const auto affine = input.dims[axis].AsAffine()) {
+      readable_.insert(affine->dimension);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckDimensions() const {
+    for (size_t i = 0; i < read_.dimensions.size(); ++i) {
+      if (readable_.contains(static_cast<int>(i))) continue;
+      return program_.Error(
+          absl::StrCat("an axis of an input that is ",
+                       read_.dimensions[i].symbol,
+                       " or a multiple of it (8 * height, batch + 1)"),
+          "other expressions of it only");
     }
     return absl::OkStatus();
   }
@@ -308,6 +339,7 @@ class SignatureReader {
   std::vector<std::string> input_tensors_;  // the graph's names, flat order
   std::vector<std::string> output_tensors_;
   SymbolTable symbols_;
+  std::set<int> readable_;  // dimensions that some axis tells
 };
 
 }  // namespace

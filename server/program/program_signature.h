@@ -34,14 +34,17 @@ struct ProgramDimension {
 struct ProgramSignature {
   std::vector<ProgramTensor> inputs;  // in the program's flat order
   std::vector<ProgramTensor> outputs;
-  // Those that stand alone at an axis of an input, in the inputs' order.
+  // Each alone at some axis of an input, or by a multiple of it (8 * height),
+  // which is read for it then. Those that stand alone come first, each kind in
+  // the inputs' order.
   std::vector<ProgramDimension> dimensions;
 };
 
 // INVALID_ARGUMENT, with path and place, for what can't be served: inputs and
-// outputs that are not tensors, inputs exported with strides that are not
-// contiguous or with a size that is an expression (2 * batch), mutated inputs
-// or buffers, dtypes the protocol does not have.
+// outputs that are neither tensors nor fixed (program/fixed_values.h), inputs
+// exported with strides that are not contiguous or with a size that doesn't
+// follow from the dimensions, mutated inputs or buffers, dtypes the protocol
+// does not have.
 absl::StatusOr<ProgramSignature> ReadSignature(const ProgramArchive& archive);
 
 }  // namespace stoker

@@ -196,9 +196,10 @@ class SpecEditor {
     std::vector<std::string> known;
     for (const InputSpec& input : spec_.inputs) {
       for (size_t axis = 0; axis < input.dims.size(); ++axis) {
-        if (!input.dims[axis].is_dimension()) continue;
+        const auto size = input.dims[axis].AsAffine();
+        if (!size) continue;
         known.push_back(absl::StrCat(input.name, ".", axis));
-        if (known.back() == value.text()) return input.dims[axis].dimension();
+        if (known.back() == value.text()) return size->dimension;
       }
     }
     value.Error(known.empty()

@@ -1,6 +1,7 @@
 // ReadProgram: what an exported program says of itself, as a ModelSpec.
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,17 +31,32 @@ std::optional<int> BatchDimension(const ProgramSignature& program) {
   return is_batch ? std::optional(candidate) : std::nullopt;
 }
 
+// "image.2" of a dimension that is an axis, "image.2/8" of one of which the
+// axis is eight times the size, "(image.2-1)/8" with one beside that.
+std::string NameOf(const DimExpr::Affine& size, absl::string_view axis) {
+  std::string name(axis);
+  if (size.offset != 0) {
+    absl::StrAppend(&name, size.offset < 0 ? "+" : "-",
+                    absl::AlphaNum(std::abs(size.offset)));
+    if (size.scale != 1) name = absl::StrCat("(", name, ")");
+  }
+  if (size.scale != 1) absl::StrAppend(&name, "/", size.scale);
+  return name;
+}
+
 // Names for who gives no others in model.yaml.
 void NameDimensions(ModelSpec& spec) {
-  for (const InputSpec& input : spec.inputs) {
-    for (size_t axis = 0; axis < input.dims.size(); ++axis) {
-      if (!input.dims[axis].is_dimension()) continue;
-      const int index = input.dims[axis].dimension();
-      std::string& name = spec.dimensions[index].name;
-      if (!name.empty()) continue;
-      name = spec.batch_dimension == index
-                 ? "batch"
-                 : absl::StrCat(input.name, ".", axis);
+  for (const bool alone : {true, false}) {
+    for (const InputSpec& input : spec.inputs) {
+      for (size_t axis = 0; axis < input.dims.size(); ++axis) {
+        const auto size = input.dims[axis].AsAffine();
+        if (!size || (alone && !input.dims[axis].is_dimension())) continue;
+        std::string& name = spec.dimensions[size->dimension].name;
+        if (!name.empty()) continue;
+        name = spec.batch_dimension == size->dimension
+                   ? "batch"
+                   : NameOf(*size, absl::StrCat(input.name, ".", axis));
+      }
     }
   }
 }

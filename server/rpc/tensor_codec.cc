@@ -151,7 +151,31 @@ class ShapeReader {
     return absl::OkStatus();
   }
 
-  // Constants and expressions; after ReadInput of every input.
+  bool LacksSizes() const {
+    return std::find(sizes_.begin(), sizes_.end(), kUnset) != sizes_.end();
+  }
+
+  // The dimensions that stand alone at no axis; after ReadInput of every input.
+  absl::Status SolveInput(int index, const InferInput& got) {
+    const InputSpec& input = spec_.inputs[index];
+    for (size_t axis = 0; axis < got.shape.size(); ++axis) {
+      const std::optional<DimExpr::Affine> affine = input.dims[axis].AsAffine();
+      if (!affine || sizes_[affine->dimension] != kUnset) continue;
+      const std::optional<int64_t> size = affine->Solve(got.shape[axis]);
+      if (!size) {
+        return WrongShape(
+            input, got,
+            absl::StrCat(
+                "axis ", axis, " must be a multiple of ", affine->scale,
+                affine->offset == 0 ? ""
+                                    : absl::StrCat(", plus ", affine->offset)));
+      }
+      sizes_[affine->dimension] = *size;
+    }
+    return absl::OkStatus();
+  }
+
+  // Constants and expressions; after SolveInput.
   absl::Status CheckInput(int index, const InferInput& got) const {
     const InputSpec& input = spec_.inputs[index];
     for (size_t axis = 0; axis < got.shape.size(); ++axis) {
@@ -340,6 +364,10 @@ absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
     const InferInput& got = request.inputs[positions[i]];
     RETURN_IF_ERROR(CheckParameters("input", got.name, got.parameters));
     RETURN_IF_ERROR(shapes.ReadInput(static_cast<int>(i), got));
+  }
+  for (size_t i = 0; shapes.LacksSizes() && i < positions.size(); ++i) {
+    RETURN_IF_ERROR(
+        shapes.SolveInput(static_cast<int>(i), request.inputs[positions[i]]));
   }
   for (size_t i = 0; i < positions.size(); ++i) {
     RETURN_IF_ERROR(

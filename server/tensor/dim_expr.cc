@@ -80,6 +80,41 @@ std::optional<int64_t> DimExpr::Evaluate(
   }
 }
 
+std::optional<DimExpr::Affine> DimExpr::ConstantOrAffine() const {
+  if (kind_ == Kind::kConstant) return Affine{.scale = 0, .offset = value_};
+  if (kind_ == Kind::kDimension) return Affine{.dimension = dimension()};
+  if (kind_ != Kind::kAdd && kind_ != Kind::kMul) return std::nullopt;
+  std::optional<Affine> left = (*operands_)[0].ConstantOrAffine();
+  std::optional<Affine> right = (*operands_)[1].ConstantOrAffine();
+  if (!left || !right) return std::nullopt;
+  if (left->scale == 0) std::swap(left, right);
+  if (right->scale != 0 &&
+      (kind_ == Kind::kMul || left->dimension != right->dimension)) {
+    return std::nullopt;
+  }
+  const bool adds = kind_ == Kind::kAdd;
+  const auto scale =
+      adds ? Add(left->scale, right->scale) : Mul(left->scale, right->offset);
+  const auto offset = adds ? Add(left->offset, right->offset)
+                           : Mul(left->offset, right->offset);
+  if (!scale || !offset) return std::nullopt;
+  return Affine{left->dimension, *scale, *offset};
+}
+
+std::optional<DimExpr::Affine> DimExpr::AsAffine() const {
+  const std::optional<Affine> affine = ConstantOrAffine();
+  return affine && affine->scale > 0 ? affine : std::nullopt;
+}
+
+std::optional<int64_t> DimExpr::Affine::Solve(int64_t size) const {
+  int64_t scaled = 0;
+  if (__builtin_sub_overflow(size, offset, &scaled) || scaled < 0 ||
+      scaled % scale != 0) {
+    return std::nullopt;
+  }
+  return scaled / scale;
+}
+
 bool DimExpr::DependsOn(int index) const {
   if (kind_ == Kind::kDimension) return value_ == index;
   if (operands_ == nullptr) return false;

@@ -43,8 +43,24 @@ class DimExpr {
   // Whether dimension `index` occurs in it.
   bool DependsOn(int index) const;
 
+  // scale * dimension + offset.
+  struct Affine {
+    int dimension = 0;
+    int64_t scale = 1;  // above 0
+    int64_t offset = 0;
+
+    // The dimension's size where the expression's is `size`; nullopt where no
+    // size of 0 or more makes it that.
+    std::optional<int64_t> Solve(int64_t size) const;
+  };
+  // Unset for a constant, and for what isn't of this form.
+  std::optional<Affine> AsAffine() const;
+
  private:
   DimExpr(Kind kind, int64_t value) : kind_(kind), value_(value) {}
+  // As AsAffine; of a constant, scale is 0.
+  std::optional<Affine> ConstantOrAffine() const;
+
   Kind kind_;
   int64_t value_ = 0;  // kConstant: the value; kDimension: the index
   std::shared_ptr<const std::vector<DimExpr>> operands_;

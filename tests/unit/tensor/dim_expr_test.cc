@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <utility>
 
 namespace stoker {
 namespace {
@@ -79,6 +80,55 @@ TEST(DimExprTest, NestedExpressionAndItsDimensions) {
   EXPECT_TRUE(expr.DependsOn(2));
   EXPECT_FALSE(expr.is_constant());
   EXPECT_FALSE(expr.is_dimension());
+}
+
+TEST(DimExprTest, AffineTable) {
+  const DimExpr d1 = DimExpr::Dimension(1);
+  const auto add = [](DimExpr a, DimExpr b) {
+    return DimExpr::Binary(Kind::kAdd, std::move(a), std::move(b));
+  };
+  const auto mul = [](DimExpr a, DimExpr b) {
+    return DimExpr::Binary(Kind::kMul, std::move(a), std::move(b));
+  };
+  const struct {
+    DimExpr expr;
+    int64_t scale, offset;  // 0: none of this form
+  } cases[] = {
+      {d1, 1, 0},
+      {mul(C(8), d1), 8, 0},
+      {add(mul(d1, C(8)), C(1)), 8, 1},
+      {mul(C(2), add(C(-3), mul(C(4), d1))), 8, -6},
+      {add(d1, d1), 2, 0},
+      {add(mul(C(-1), d1), mul(C(3), d1)), 2, 0},
+      {C(5), 0, 0},
+      {mul(C(-2), d1), 0, 0},
+      {mul(C(0), d1), 0, 0},
+      {mul(d1, d1), 0, 0},
+      {add(d1, DimExpr::Dimension(0)), 0, 0},
+      {DimExpr::Binary(Kind::kFloorDiv, d1, C(2)), 0, 0},
+      {add(d1, DimExpr::Unknown()), 0, 0},
+      {mul(C(kMax), mul(C(2), d1)), 0, 0},
+  };
+  for (const auto& c : cases) {
+    const auto affine = c.expr.AsAffine();
+    ASSERT_EQ(affine.has_value(), c.scale != 0) << c.scale;
+    if (!affine) continue;
+    EXPECT_EQ(affine->dimension, 1);
+    EXPECT_EQ(affine->scale, c.scale);
+    EXPECT_EQ(affine->offset, c.offset);
+    for (int64_t size : {0, 1, 7}) {
+      EXPECT_EQ(affine->Solve(*c.expr.Evaluate({100, size})), size);
+    }
+  }
+}
+
+TEST(DimExprTest, WhatNoSizeMakes) {
+  const DimExpr::Affine affine = {.dimension = 0, .scale = 8, .offset = 1};
+  EXPECT_EQ(affine.Solve(17), 2);
+  EXPECT_EQ(affine.Solve(16), std::nullopt);
+  EXPECT_EQ(affine.Solve(1), 0);
+  EXPECT_EQ(affine.Solve(-7), std::nullopt);
+  EXPECT_EQ(affine.Solve(kMin), std::nullopt);
 }
 
 }  // namespace
