@@ -8,8 +8,10 @@ a starter models/NAME/model.yaml unless there is one. SOURCE is one of
     module:function         a callable of an importable module that returns (module, args), where
                             axis 0 of every tensor is the batch, or (module, args, kwargs,
                             dynamic_shapes) as torch.export.export takes them
-    transformers:FOLDER     a local folder of a transformers or sentence-transformers model
-    torchvision:NAME        such as torchvision:resnet18; random weights unless --weights is given
+    transformers:FOLDER     a local folder of a transformers or sentence-transformers model: texts, images, sound,
+                            one half of an encoder-decoder or of a model of texts and images (--task)
+    torchvision:NAME        such as torchvision:resnet18, or a detector, of one image at a time; random weights unless
+                            --weights is given
     timm:NAME               such as timm:vit_tiny_patch16_224; likewise
 
 What torch.export can't take is refused with the reason and the line of the model that is the
@@ -170,25 +172,43 @@ def _unless_fixed(value: Any) -> Any:
 def _sample_calls(source: ExportSource) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """The example, and its first row alone where the batch is dynamic."""
     yield source.args, source.kwargs
-    if any(name == "batch" for name in _dimension_names(source).values()):
-        yield pytree.tree_map(lambda x: x[:1], (source.args, source.kwargs))
+    dims, leaves = _dimensions(source), pytree.tree_leaves(list(_combined(source).values()))
+    rows = {
+        id(leaves[position]): dim.fn(1) if hasattr(dim, "fn") else 1  # two rows where an axis is 2 * batch
+        for (position, axis), dim in dims.items()
+        if axis == 0 and _root(dim).__name__ == "batch"
+    }
+    if rows:
+        yield pytree.tree_map(lambda x: x[: rows[id(x)]] if id(x) in rows else x, (source.args, source.kwargs))
 
 
-def _dimension_names(source: ExportSource) -> dict[tuple[int, int], str]:
-    """(flat input, axis) → the name that the Dim was given."""
+def _combined(source: ExportSource) -> dict[str, Any]:
+    """The arguments by the parameters' names."""
+    found: dict[str, Any] = torch.export.dynamic_shapes._combine_args(source.module, source.args, source.kwargs)
+    return found
+
+
+def _dimensions(source: ExportSource) -> dict[tuple[int, int], torch.export.Dim]:
+    """(flat input, axis) → the Dim that was given for it."""
     if not source.dynamic_shapes:
         return {}
-    combined = torch.export.dynamic_shapes._combine_args(source.module, source.args, source.kwargs)
+    combined = _combined(source)
     shapes = source.dynamic_shapes
     specs = [shapes.get(n) for n in combined] if isinstance(shapes, dict) else list(shapes)
     leaves = [leaf for value, spec in zip(combined.values(), specs) for leaf in _with_spec(value, spec)]
-    names = {}
+    found = {}
     for position, spec in enumerate(leaves):
         axes = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
         for axis, dim in axes:
             if isinstance(dim, torch.export.Dim):
-                names[position, axis] = dim.__name__
-    return names
+                found[position, axis] = dim
+    return found
+
+
+def _root(dim: Any) -> torch.export.Dim:
+    """Of a multiple (8 * high), what it is one of."""
+    found: torch.export.Dim = getattr(dim, "root", dim)
+    return found
 
 
 def _with_spec(value: Any, spec: Any) -> Iterator[Any]:
@@ -205,9 +225,8 @@ def _with_spec(value: Any, spec: Any) -> Iterator[Any]:
 
 def _input_names(source: ExportSource) -> list[str]:
     """Names of the flat inputs: the argument's, with index or key where it holds several tensors."""
-    combined = torch.export.dynamic_shapes._combine_args(source.module, source.args, source.kwargs)
     names = []
-    for path, _ in pytree.tree_flatten_with_path(combined)[0]:
+    for path, _ in pytree.tree_flatten_with_path(_combined(source))[0]:
         names.append("_".join(str(getattr(key, "key", getattr(key, "idx", ""))) for key in path))
     return names
 
@@ -220,32 +239,43 @@ def describe(
 ) -> Description:
     """What model.yaml is to say about the program."""
     names = _input_names(source)
-    given = _dimension_names(source)
+    given = _dimensions(source)
     nodes = {node.name: node for node in program.graph.nodes}
     dimensions: dict[str, Dimension] = {}
-    for position, graph_name in enumerate(program.graph_signature.user_inputs):
+    values = [spec.arg for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
+    tensors = [(i, arg.name) for i, arg in enumerate(values) if not isinstance(arg, ConstantArgument)]
+    for position, graph_name in tensors:
         for axis, size in enumerate(nodes[graph_name].meta["val"].shape):
-            if isinstance(size, int) or str(size) in dimensions:
+            symbols = set() if isinstance(size, int) else size.node.expr.free_symbols
+            if len(symbols) != 1 or str(symbol := symbols.pop()) in dimensions:
                 continue
-            bounds = program.range_constraints.get(size.node.expr)
+            bounds = program.range_constraints.get(symbol)
             where = f"{names[position]}.{axis}"
-            name = given.get((position, axis), where)
+            name = _root(given[position, axis]).__name__ if (position, axis) in given else where
             if bounds is not None:
                 largest = int(bounds.upper) if bounds.upper.is_finite else 1 << 31
-                dimensions[str(size)] = Dimension(
+                dimensions[str(symbol)] = Dimension(
                     name, where, int(bounds.lower), largest, name in source.padded
                 )
     kind, _, rest = text.partition(":")
     return Description(
         # A folder's place on this machine says nothing to who reads the file elsewhere.
         source=f"{kind}:{Path(rest).resolve().name}" if kind == "transformers" else text,
-        inputs=names,
+        inputs=[names[position] for position, _ in tensors],
         dimensions=list(dimensions.values()),
         ranges=source.ranges,
         pad_values=source.pad_values if any(d.padding for d in dimensions.values()) else {},
         batch_buckets=buckets[0],
         length_buckets=buckets[1],
+        has_batch=_has_batch(program, [nodes[name].meta["val"] for _, name in tensors]),
     )
+
+
+def _has_batch(program: torch.export.ExportedProgram, inputs: list[Tensor]) -> bool:
+    """Whether one dimension is axis 0 of every input and output, as the server looks for it."""
+    outputs = [node.meta["val"] for node in program.graph.output_node().args[0] if node is not None]
+    first = {str(value.shape[0]) if value.dim() else "" for value in (*inputs, *outputs)}
+    return len(first) == 1 and not first.pop().isdigit()
 
 
 def export_model(
@@ -256,11 +286,12 @@ def export_model(
     name: str = "",
     task: str = "auto",
     weights: Path | None = None,
+    dtype: str = "float32",
     buckets: tuple[list[int], list[int]] = ([1, 8], [16, 32, 64, 128]),
     force: bool = False,
 ) -> Path:
     """Exports SOURCE; returns the path of model.pt2. Raises ExportRefused, with nothing written."""
-    source = resolve(text, limits, weights, task)
+    source = resolve(text, limits, weights, task, getattr(torch, dtype))
     folder = output or Path("models") / (name or source.name) / "1"
     if not folder.name.isdigit() or int(folder.name) < 1:
         raise ExportRefused(
@@ -335,7 +366,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--weights", type=Path, help="state dict to load, .pt or .safetensors")
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch; 0: no batch dimension (64)")
-    parser.add_argument("--max-length", type=int, help="most tokens (what the model's positions allow)")
+    parser.add_argument(
+        "--max-length", type=int, help="most tokens, or samples of sound (what the model's positions allow; 30 s)"
+    )
+    parser.add_argument("--image-size", type=int, help="height and width of images (the model's own)")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16", "float16"), default="float32", help="of weights and numbers"
+    )
     parser.add_argument("--batch-buckets", type=_sizes, default=[1, 8], help="sizes to compile (1,8)")
     parser.add_argument(
         "--length-buckets", type=_sizes, default=[16, 32, 64, 128], help="likewise (16,32,64,128)"
@@ -354,10 +391,11 @@ def main(argv: list[str] | None = None) -> int:
         path = export_model(
             args.source,
             args.output,
-            limits=Limits(args.max_batch, args.max_length),
+            limits=Limits(args.max_batch, args.max_length, args.image_size),
             name=args.name,
             task=args.task,
             weights=args.weights,
+            dtype=args.dtype,
             buckets=(args.batch_buckets, args.length_buckets),
             force=args.force,
         )

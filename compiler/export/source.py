@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.export import Dim
 
 
@@ -14,7 +14,8 @@ class Limits:
     """The largest sizes that the program is to take; a batch of 0 exports without a batch dimension."""
 
     batch: int = 64
-    length: int | None = None
+    length: int | None = None  # tokens or samples
+    image_size: int | None = None  # height and width; of the model's own where there is none
 
 
 @dataclass
@@ -34,3 +35,9 @@ class ExportSource:
 def batch_dimension(limits: Limits) -> Any:
     """The Dim of axis 0, or None when the program is to have none."""
     return Dim("batch", min=1, max=limits.batch) if limits.batch else None
+
+
+def tensors(output: Any) -> dict[str, Tensor]:
+    """What a transformers model's output holds besides caches, attentions and the pooler's unused head."""
+    found = {name: value for name, value in output.items() if isinstance(value, Tensor)}
+    return {k: v for k, v in found.items() if k != "pooler_output"} or found

@@ -6,17 +6,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
 from compiler.export.callables import from_callable
-from compiler.export.images import ImageModel, from_timm, from_torchvision
+from compiler.export.images import Detector, ImageModel, from_timm, from_torchvision
 from compiler.export.refusal import ExportRefused
 from compiler.export.source import ExportSource, Limits
 from compiler.export.transformers_folder import from_transformers
 
 
-def resolve(text: str, limits: Limits, weights: Path | None, task: str) -> ExportSource:
-    """Finds the model that SOURCE names. Raises ExportRefused."""
+def resolve(
+    text: str, limits: Limits, weights: Path | None, task: str, dtype: torch.dtype = torch.float32
+) -> ExportSource:
+    """Finds the model that SOURCE names, and has it compute in `dtype`, float32 meaning as it is. Raises
+    ExportRefused."""
+    source = _find(text, limits, weights, task)
+    if dtype != torch.float32:
+        source.module.to(dtype)
+        source.args, source.kwargs = pytree.tree_map_only(
+            Tensor, lambda x: x.to(dtype) if x.is_floating_point() else x, (source.args, source.kwargs)
+        )
+    return source
+
+
+def _find(text: str, limits: Limits, weights: Path | None, task: str) -> ExportSource:
     kind, _, rest = text.partition(":")
     loaders: dict[str, Callable[[], ExportSource]] = {
         "torchvision": lambda: from_torchvision(rest, limits),
@@ -48,7 +62,7 @@ def _load_weights(module: nn.Module, path: Path) -> None:
         raise ExportRefused(f"{path}: not a state dict: {reason}") from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise ExportRefused(f"{path}: expected a state dict, names and tensors")
-    target = module.model if isinstance(module, ImageModel) else module
+    target = module.model if isinstance(module, (ImageModel, Detector)) else module
     try:
         target.load_state_dict(state)
     except RuntimeError as error:

@@ -27,6 +27,8 @@ class Description:
     pad_values: dict[str, int] = field(default_factory=dict)
     batch_buckets: list[int] = field(default_factory=list)
     length_buckets: list[int] = field(default_factory=list)
+    # Whether "batch" is axis 0 of every input and output, so that requests can be put together along it.
+    has_batch: bool = False
 
 
 def buckets_of(dimension: Dimension, description: Description) -> list[int]:
@@ -49,7 +51,7 @@ def starter_yaml(description: Description) -> str:
         "versions: latest",
     ]
     batch = next((d for d in description.dimensions if d.name == "batch"), None)
-    if batch:
+    if batch and description.has_batch:
         lines += [
             "# The most rows that one run takes; requests are merged up to it.",
             f"max_batch_size: {buckets_of(batch, description)[-1]}",

@@ -18,10 +18,10 @@ from typing import Any
 
 from compiler.program.containers import PLAIN, use_plain_containers
 from compiler.program.fixed_values import drop_fixed_values
+from compiler.program.limits import MAX_EXPRESSION_BYTES
 from compiler.program.wrappers import WRAPPERS
 
 MAX_DEPTH = 100
-MAX_EXPRESSION = 4096
 MAX_STRING = 64 * 1024
 MAX_INT = 2**63
 MAX_EXPONENT = 16
@@ -228,7 +228,7 @@ def _check_tree_context(kind: str | None, context: Any, children: int, where: st
 
 def check_expression(text: str, where: str) -> None:
     """Accepts arithmetic on sizes as torch prints it, refuses everything else that Python could evaluate."""
-    if len(text) > MAX_EXPRESSION or not text.isascii() or not text.isprintable():
+    if len(text) > MAX_EXPRESSION_BYTES or not text.isascii() or not text.isprintable():
         raise ArchiveError(f"{where}: not a size expression: {text[:60]!r}")
     try:
         arithmetic = _is_arithmetic(ast.parse(text, mode="eval").body, powers=0)

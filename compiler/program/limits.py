@@ -15,3 +15,5 @@ MAX_CONFIG_BYTES = 64 << 20
 MAX_MARKER_BYTES = 64
 # Axes of a weight; torch's own kernels stop here.
 MAX_STORED_RANK = 64
+# The text of a size that is an expression; a detector adds what it finds of each class.
+MAX_EXPRESSION_BYTES = 1 << 16

@@ -111,6 +111,18 @@ def nested():
     return Nested(), (t, [t, t]), {"Scale": t}, shapes
 
 
+class Levels(nn.Module):
+    def forward(self, image, mask, by, pair):
+        small = nn.functional.avg_pool2d(image, 8) * by
+        return {"small": small if mask is None else small * mask, "sum": pair + small.flatten(1).repeat(2, 1)[:, :1]}
+
+
+def levels():
+    image, pair = torch.randn(2, 3, 16, 16), torch.randn(4, 1)
+    high = Dim("high", max=6)
+    return Levels(), (image, None, 0.5, pair), {}, ({0: BATCH, 2: 8 * high, 3: 8 * high}, None, None, {0: 2 * BATCH})
+
+
 def ragged():
     return nn.Identity(), (torch.ones(2, 4), torch.ones(3))
 
@@ -226,6 +238,18 @@ def test_nested_arguments(source: Path) -> None:
     torch.testing.assert_close(result, {"a": t + t, "b": [t * t]})
 
 
+def test_sizes_that_follow_from_others_and_what_is_no_tensor(source: Path) -> None:
+    assert main(["zoo:levels"]) == 0
+    program = load_program("models/levels/1/model.pt2")
+    image, pair = torch.randn(1, 3, 24, 24), torch.randn(2, 1)
+    result = program.module(check_guards=False)(image, (), (), pair)
+    torch.testing.assert_close(result["small"], torch.nn.functional.avg_pool2d(image, 8) * 0.5)
+    text = Path("models/levels/model.yaml").read_text()
+    assert "  batch: {axis: image.0}" in text and "  high:  {axis: image.2}" in text
+    assert "mask:" not in text and "by:" not in text
+    assert "max_batch_size" not in text  # two rows of `pair` go with one image: requests can't be put together
+
+
 def test_the_archive_is_plain(source: Path) -> None:
     """No pickle, no path of the machine that exported it, and stock torch reads it."""
     assert main(["zoo:linear"]) == 0
@@ -304,6 +328,22 @@ SMALL = {
 }
 
 
+BODY = {key: SMALL[key] for key in SMALL.keys() - {"vocab_size", "max_position_embeddings"}}
+IMAGE = {"image_size": 32, "patch_size": 16}
+WAVE = {
+    "conv_dim": (8, 8, 8),
+    "conv_stride": (5, 2, 2),
+    "conv_kernel": (10, 3, 3),
+    "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+}
+WHISPER = {"vocab_size": 100, "d_model": 16, "num_mel_bins": 8, "max_source_positions": 20, "max_target_positions": 10,
+           "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}  # fmt: skip
+for half in ("encoder", "decoder"):
+    WHISPER |= {f"{half}_layers": 1, f"{half}_attention_heads": 2, f"{half}_ffn_dim": 32}
+
+
 @pytest.fixture(scope="module")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folders of small transformers models with random weights."""
@@ -318,6 +358,19 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "pairs": transformers.BertForSequenceClassification(bert),
         "roberta": transformers.RobertaModel(roberta),
         "t5": transformers.T5Model(transformers.T5Config(vocab_size=10, d_model=8, d_ff=8, num_layers=1)),
+        "vit": transformers.ViTForImageClassification(transformers.ViTConfig(**BODY, **IMAGE, num_labels=7)),
+        "clip": transformers.CLIPModel(
+            transformers.CLIPConfig(
+                text_config={**SMALL, "bos_token_id": 1, "eos_token_id": 2},
+                vision_config={**BODY, **IMAGE},
+                projection_dim=8,
+            )
+        ),
+        "speech": transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**SMALL, **WAVE)),
+        "whisper": transformers.WhisperModel(transformers.WhisperConfig(**WHISPER)),
+        "spectrogram": transformers.ASTForAudioClassification(
+            transformers.ASTConfig(**BODY, max_length=32, num_mel_bins=24)
+        ),
     }.items():
         model.save_pretrained(folder / name)
     for name, last in (("sentence", "Normalize"), ("dense", "Dense")):
@@ -374,7 +427,11 @@ def test_positions_that_are_offset_shorten_the_input(zoo: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("name", "options", "reason"),
     [
-        ("t5", [], "encoder-decoder"),
+        ("t5", [], "--task encoder exports its encoder"),
+        ("plain", ["--task", "encoder"], "bert is no encoder-decoder"),
+        ("clip", [], "--task text-embedding or --task image-embedding"),
+        ("plain", ["--task", "image-embedding"], "no model of both texts and images"),
+        ("speech", ["--max-length", "40"], "the model takes at least 80 samples"),
         ("dense", [], "modules.json: Dense"),
         ("plain", ["--task", "embedding"], "needs modules.json"),
         ("plain", ["--max-length", "100"], "takes at most 40 tokens"),
@@ -386,6 +443,64 @@ def test_transformers_that_are_refused(
     assert main([f"transformers:{zoo / name}", "--output", str(tmp_path / "m/1"), *options]) == 1
     assert reason in capfd.readouterr().err
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "inputs", "outputs"),
+    [
+        ("t5", ["--task", "encoder"], {"ids": (3, 5), "mask": (3, 5)}, {"last_hidden_state": (3, 5, 8)}),
+        ("vit", [], {"image": (3, 3, 32, 32)}, {"logits": (3, 7)}),
+        ("clip", ["--task", "image-embedding"], {"image": (3, 3, 32, 32)}, {"image_embedding": (3, 8)}),
+        ("clip", ["--task", "text-embedding"], {"ids": (3, 5), "mask": (3, 5)}, {"text_embedding": (3, 8)}),
+        ("speech", [], {"wave": (3, 800)}, {"logits": (3, 39, 100)}),
+        ("whisper", ["--task", "encoder"], {"mel": (3, 8, 40)}, {"last_hidden_state": (3, 20, 16)}),
+        ("spectrogram", [], {"mel": (3, 32, 24)}, {"logits": (3, 2)}),
+        ("plain", ["--dtype", "bfloat16"], {"ids": (3, 5), "mask": (3, 5)}, {"last_hidden_state": (3, 5, 16)}),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, list) else None,
+)
+def test_what_transformers_models_take(
+    name: str,
+    options: list[str],
+    inputs: dict[str, tuple[int, ...]],
+    outputs: dict[str, tuple[int, ...]],
+    zoo: Path,
+    tmp_path: Path,
+) -> None:
+    """The exporter has compared the answers with the model's; here is what goes in and comes out."""
+    program = exported(zoo, name, tmp_path, *options)
+    given = [
+        torch.ones(shape, dtype=torch.int64) if kind in ("ids", "mask") else torch.randn(shape)
+        for kind, shape in inputs.items()
+    ]
+    found = program.module(check_guards=False)(*given)
+    assert {key: tuple(value.shape) for key, value in found.items()} == outputs
+    wanted = torch.bfloat16 if "bfloat16" in options else torch.float32
+    assert {value.dtype for value in found.values()} == {wanted}
+
+
+@pytest.mark.slow
+def test_a_detector(tmp_path: Path) -> None:
+    """As many boxes as there are, of which torchvision's own says the same."""
+    models_of = pytest.importorskip("torchvision.models.detection")
+    torch.manual_seed(0)
+    detector = models_of.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None).eval()
+    with torch.no_grad():  # as made, it scores all boxes the same: numbers die out on the way
+        for part in detector.modules():
+            if isinstance(part, torch.nn.BatchNorm2d):
+                part.momentum = 1.0
+        features = detector.train().backbone(torch.rand(4, 3, 160, 160))
+        detector.head(list(features.values()))
+        for head in detector.eval().head.classification_head.module_list:
+            head[-1].weight.normal_(std=0.02)
+    torch.save(detector.state_dict(), tmp_path / "weights.pt")
+    output, size = tmp_path / "models/net/1", ["--image-size", "160"]
+    source = "torchvision:ssdlite320_mobilenet_v3_large"
+    assert main([source, "--output", str(output), "--weights", str(tmp_path / "weights.pt"), *size]) == 0
+    image = torch.rand(3, 160, 160)
+    found = load_program(output / "model.pt2").module(check_guards=False)(image)
+    torch.testing.assert_close(found, detector([image])[0])
+    assert len(found["boxes"]) > 0
 
 
 @pytest.mark.slow
