@@ -1,87 +1,17 @@
 #include "base/mapped_file.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/errno_status.h"
 
 namespace stoker {
-namespace {
-
-// What the handler looks at: it may run at any time on any thread, so nothing
-// here is locked. A place is taken when `end` is not 0.
-struct Guarded {
-  std::atomic<uintptr_t> begin = 0;
-  std::atomic<uintptr_t> end = 0;
-};
-std::array<Guarded, 1024> guarded;  // of which a process uses a few dozen
-
-struct sigaction before;
-
-// Async-signal-safe.
-bool FillWithZeros(uintptr_t address) {
-  for (const Guarded& range : guarded) {
-    const uintptr_t end = range.end.load();
-    if (address < range.begin.load() || address >= end) continue;
-    const auto page_size = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const uintptr_t page = address & ~(page_size - 1);
-    // Writable, as a copy's pages are: nobody else sees them.
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): rounded down to its page
-    return mmap(reinterpret_cast<void*>(page), end - page,
-                PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-                -1, 0) != MAP_FAILED;
-  }
-  return false;
-}
-
-void OnLostPage(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  const int saved = errno;
-  if (!FillWithZeros(reinterpret_cast<uintptr_t>(info->si_addr))) {
-    sigaction(SIGBUS, &before, nullptr);  // the access is made again
-  }
-  errno = saved;
-}
-
-int Guard(const char* data, size_t size) {
-  const auto begin = reinterpret_cast<uintptr_t>(data);
-  for (size_t i = 0; i < guarded.size(); ++i) {
-    uintptr_t none = 0;
-    if (!guarded[i].begin.compare_exchange_strong(none, begin)) continue;
-    guarded[i].end.store(begin + size);
-    return static_cast<int>(i);
-  }
-  return -1;
-}
-
-void Unguard(int guard) {
-  if (guard < 0) return;
-  Guarded& range = guarded[static_cast<size_t>(guard)];
-  range.end.store(0);
-  range.begin.store(0);
-}
-
-}  // namespace
-
-void MappedFile::OutliveLostPages() {
-  static const int installed = [] {
-    struct sigaction action = {};
-    action.sa_sigaction = OnLostPage;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER;
-    return sigaction(SIGBUS, &action, &before);
-  }();
-  static_cast<void>(installed);
-}
-
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Open(
     const std::string& path) {
   // O_NONBLOCK: opening a pipe must not wait for a writer.
@@ -109,10 +39,10 @@ MappedFile::MappedFile(FileDescriptor file, const char* data, size_t size)
     : file_(std::move(file)),
       data_(data),
       size_(size),
-      guard_(Guard(data, size)) {}
+      guard_(std::make_unique<PageGuard>(data, size)) {}
 
 MappedFile::~MappedFile() {
-  Unguard(guard_);
+  guard_.reset();
   munmap(const_cast<char*>(data_), size_);
 }
 
@@ -121,12 +51,13 @@ absl::StatusOr<std::shared_ptr<std::byte>> MappedFile::CopyOnWrite() const {
   void* data = mmap(nullptr, size_, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_NORESERVE, file_.get(), 0);
   if (data == MAP_FAILED) return ErrnoStatus(errno, "map a file to be written");
-  const int guard = Guard(static_cast<const char*>(data), size_);
-  return std::shared_ptr<std::byte>(static_cast<std::byte*>(data),
-                                    [guard, size = size_](std::byte* begin) {
-                                      Unguard(guard);
-                                      munmap(begin, size);
-                                    });
+  auto guard = std::make_shared<PageGuard>(data, size_);
+  return std::shared_ptr<std::byte>(
+      static_cast<std::byte*>(data),
+      [guard = std::move(guard), size = size_](std::byte* begin) mutable {
+        guard.reset();
+        munmap(begin, size);
+      });
 }
 
 std::string MappedFile::held_path() const {

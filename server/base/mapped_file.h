@@ -15,15 +15,12 @@
 
 #include "absl/status/statusor.h"
 #include "base/file_descriptor.h"
+#include "base/lost_pages.h"
 
 namespace stoker {
 
 class MappedFile {
  public:
-  // Installs a handler for SIGBUS, for the whole process; again: nothing. One
-  // that is raised anywhere but in a mapped file ends the process as before.
-  static void OutliveLostPages();
-
   // INVALID_ARGUMENT for what is no file, or empty.
   static absl::StatusOr<std::unique_ptr<const MappedFile>> Open(
       const std::string& path);
@@ -58,7 +55,7 @@ class MappedFile {
   const FileDescriptor file_;
   const char* const data_;
   const size_t size_;
-  const int guard_;  // its place in the handler's table; -1: none was free
+  std::unique_ptr<PageGuard> guard_;  // goes before the mapping
 };
 
 }  // namespace stoker

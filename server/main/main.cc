@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "base/mapped_file.h"
+#include "base/lost_pages.h"
 #include "main/daemon.h"
 #include "main/first_run_child.h"
 #include "main/isolated_runs.h"
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   if (!options.has_value()) return exit_code;
   stoker::TuneAllocator();
   stoker::TuneLocks();
-  stoker::MappedFile::OutliveLostPages();
+  stoker::OutliveLostPages();
   stoker::SetUpLog(options->log_level);
   stoker::QuietGrpc();
   exit_code = stoker::Run(*options);

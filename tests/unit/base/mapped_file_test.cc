@@ -23,7 +23,7 @@ constexpr size_t kPage = 4096;
 class MappedFileTest : public ::testing::Test {
  protected:
   MappedFileTest() {
-    MappedFile::OutliveLostPages();
+    OutliveLostPages();
     Write(path_, std::string(3 * kPage, 'a'));
   }
   static void Write(const std::string& path, const std::string& content) {

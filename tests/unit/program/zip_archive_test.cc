@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/lost_pages.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/temp_folder.h"
@@ -314,7 +315,7 @@ TEST_F(ZipArchiveTest, TouchedIsNotChanged) {
 }
 
 TEST_F(ZipArchiveTest, CutIsChanged) {
-  MappedFile::OutliveLostPages();
+  OutliveLostPages();
   ZipWriter zip;
   zip.Add({.name = "a/x", .content = std::string(10000, 'x')});
   const auto archive = Open(zip.Finish());

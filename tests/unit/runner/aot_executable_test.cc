@@ -10,7 +10,7 @@
 #include <set>
 #include <thread>
 
-#include "base/mapped_file.h"
+#include "base/lost_pages.h"
 #include "nlohmann/json.hpp"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/runner/dtype_inputs.h"
@@ -224,7 +224,7 @@ TEST_F(AotExecutableTest, WhatIsNoMatrixIsNotPacked) {
 
 // Whoever copies a new model over the old one cuts it short first.
 TEST_F(AotExecutableTest, WeightsThatWereWrittenToAnswerNothing) {
-  MappedFile::OutliveLostPages();
+  OutliveLostPages();
   const std::string program = folder_ / "wide.pt2";
   std::filesystem::copy_file(Made("wide.pt2"), program);
   const auto weights = loader_->MapWeights(program);

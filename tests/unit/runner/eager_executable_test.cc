@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/mapped_file.h"
+#include "base/lost_pages.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/runner/dtype_inputs.h"
 #include "tests/unit/runner/torch_fixture.h"
@@ -181,7 +181,7 @@ TEST_F(WrappedProgramTest, OtherInputsThanItsOwnAreAnError) {
 TEST_F(WrappedProgramTest, AFileThatIsWrittenToIsNotBelieved) {
   const TempFolder folder;
   const std::string path = folder / "model.pt2";
-  MappedFile::OutliveLostPages();
+  OutliveLostPages();
   std::filesystem::copy_file(Made("wrapped.pt2"), path);
   const auto eager = loader_->OpenEager(path);
   ASSERT_TRUE(eager.ok()) << eager.status();
