@@ -243,6 +243,7 @@ absl::Status Daemon::Listen() {
   RpcServerOptions options;
   options.address = options_.listen;
   options.server_version = STOKER_VERSION;
+  options.allow_client_shm = options_.allow_client_shm;
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,

@@ -204,6 +204,10 @@ void CommandLine::AddAddresses() {
                   "HTTP address of the status page and /metrics; port 0: any")
       ->check(CheckAddress)
       ->capture_default_str();
+  app_.add_flag("--allow-client-shm", options_.allow_client_shm,
+                "let clients on this host have tensors in POSIX shared memory, "
+                "which lets them reach every segment that the server's user "
+                "can");
 }
 
 void CommandLine::AddLifecycle() {

@@ -31,6 +31,7 @@ struct Options {
   absl::Duration repository_wait = absl::ZeroDuration();  // for it to appear
   absl::Duration rebucket = absl::ZeroDuration();
   absl::Duration drain = absl::Seconds(30);
+  bool allow_client_shm = false;
   int64_t max_request_bytes = 0;  // held by requests not answered yet
 
   bool isolate_unlisted = true;

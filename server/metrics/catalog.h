@@ -36,6 +36,16 @@ inline constexpr MetricDef kRequestMemory{
     "stoker_request_memory_bytes", MetricKind::kGauge, "",
     "Bytes held by requests that are not answered yet, their answers "
     "included."};
+inline constexpr MetricDef kSharedMemoryRegions{
+    "stoker_shared_memory_regions", MetricKind::kGauge, "",
+    "Shared memory regions that clients registered."};
+inline constexpr MetricDef kSharedMemoryBytes{
+    "stoker_shared_memory_bytes", MetricKind::kGauge, "",
+    "Bytes of all registered shared memory regions together."};
+inline constexpr MetricDef kSharedMemoryCopied{
+    "stoker_shared_memory_copied_bytes_total", MetricKind::kCounter,
+    "direction",
+    "Bytes of tensors in shared memory: read (inputs) and written (outputs)."};
 inline constexpr MetricDef kFreeCores{
     "stoker_free_cores", MetricKind::kGauge, "",
     "Cores that other processes and the CPU quota leave to this one now; runs "

@@ -8,6 +8,7 @@
 #include "metrics/catalog.h"
 #include "metrics/outcome.h"
 #include "rpc/model_service.h"
+#include "rpc/shared_tensors.h"
 
 namespace stoker {
 
@@ -81,9 +82,11 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   RETURN_IF_ERROR(ticket_.Assign(handle.spec().name));
   ASSIGN_OR_RETURN(
       DecodedRequest decoded,
-      DecodeRequest(request_.view(), handle.spec(), shared_from_this(),
+      DecodeRequest(request_.view(), handle.spec(), services_.shared_memory,
+                    shared_from_this(),
                     [this](size_t bytes) { return ticket_.Take(bytes); }));
   outputs_ = std::move(decoded.outputs);
+  shared_outputs_ = std::move(decoded.shared_outputs);
   rows_ = decoded.rows;
   const bool copied = std::none_of(
       decoded.inputs.begin(), decoded.inputs.end(),
@@ -124,15 +127,23 @@ void InferCall::HandOver(Result result) {
   std::shared_ptr<InferCall> self = std::move(self_);
   const bool others_wait = services_.submitted.fetch_sub(1) > 1;
   if (!others_wait) {
-    End(result);
+    End(std::move(result));
     return;
   }
   result_ = std::move(result);
   services_.completion.Run(
-      [self = std::move(self)] { self->End(*self->result_); });
+      [self = std::move(self)] { self->End(*std::move(self->result_)); });
 }
 
-void InferCall::End(const Result& result) {
+absl::Status InferCall::WriteAnswer(const ModelSpec& spec, InferResult& result,
+                                    grpc::ByteBuffer& message) const {
+  RETURN_IF_ERROR(WriteSharedOutputs(spec, shared_outputs_, outputs_,
+                                     absl::MakeSpan(result.outputs)));
+  return EncodeResponse(spec, id_.has_value() ? *id_ : request_.view().id,
+                        outputs_, result.outputs, form_, message);
+}
+
+void InferCall::End(Result result) {
   std::optional<ModelHandle> handle;
   {
     absl::MutexLock lock(&mu_);
@@ -140,9 +151,7 @@ void InferCall::End(const Result& result) {
   }
   Answer answer;
   if (result.ok()) {
-    answer.status = EncodeResponse(
-        handle->spec(), id_.has_value() ? *id_ : request_.view().id, outputs_,
-        result->outputs, form_, answer.message);
+    answer.status = WriteAnswer(handle->spec(), *result, answer.message);
   } else {
     answer.status = ClientStatus(result.status());
   }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -26,6 +27,7 @@
 #include "rpc/completion_thread.h"
 #include "rpc/request_reader.h"
 #include "rpc/response_encoder.h"
+#include "rpc/shared_memory.h"
 #include "rpc/tensor_codec.h"
 
 namespace stoker {
@@ -41,6 +43,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
     std::atomic<int>&
         submitted;  // requests of all models whose run has not ended
     Admission& admission;
+    // Of clients; null: not allowed.
+    const SharedMemoryRegions* shared_memory = nullptr;
   };
 
   struct Answer {
@@ -82,7 +86,11 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   absl::Status Read();
   absl::Status Submit(const ModelHandle& handle);
   void HandOver(Result result);
-  void End(const Result& result) ABSL_LOCKS_EXCLUDED(mu_);
+  void End(Result result) ABSL_LOCKS_EXCLUDED(mu_);
+  // The answer's bytes, of a run that gave outputs; some may go to clients'
+  // memory.
+  absl::Status WriteAnswer(const ModelSpec& spec, InferResult& result,
+                           grpc::ByteBuffer& message) const;
   void Refuse(const absl::Status& status);
   void Deliver(Answer& answer);
   absl::Status ClientStatus(const absl::Status& status);
@@ -101,6 +109,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   std::optional<std::string> id_;  // set: the rest of the request is gone
   bool queued_ = false;
   OutputIndices outputs_;
+  std::vector<SharedMemoryRange> shared_outputs_;
   int64_t rows_ = 1;
   // The call itself while its task is with the batcher, which gets no more than
   // a pointer: that much a std::function holds without memory of its own.

@@ -84,16 +84,6 @@ void InferenceService::AddRefusals(MethodTable& methods) const {
   };
   refuse("RepositoryModelLoad", NoExplicitControl());
   refuse("RepositoryModelUnload", NoExplicitControl());
-  for (const char* method :
-       {"SystemSharedMemoryStatus", "SystemSharedMemoryRegister",
-        "SystemSharedMemoryUnregister"}) {
-    refuse(method, NotOffered("system shared memory"));
-  }
-  for (const char* method :
-       {"CudaSharedMemoryStatus", "CudaSharedMemoryRegister",
-        "CudaSharedMemoryUnregister"}) {
-    refuse(method, NotOffered("CUDA shared memory"));
-  }
   refuse("TraceSetting", NotOffered("tracing"));
   refuse("LogSettings", NotOffered("changing log settings remotely"));
 }
@@ -123,7 +113,9 @@ absl::Status InferenceService::ModelReady(
 absl::Status InferenceService::ServerMetadata(
     const inference::ServerMetadataRequest& /*request*/,
     inference::ServerMetadataResponse& response) const {
-  FillServerMetadata(kServerName, version_, &response);
+  FillServerMetadata(kServerName, version_,
+                     /*shared_memory=*/services_.shared_memory != nullptr,
+                     &response);
   return absl::OkStatus();
 }
 

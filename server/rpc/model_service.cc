@@ -147,6 +147,7 @@ absl::StatusOr<int64_t> ParseVersion(std::string_view version) {
 }
 
 void FillServerMetadata(std::string_view name, std::string_view version,
+                        bool shared_memory,
                         inference::ServerMetadataResponse* response) {
   response->set_name(std::string(name));
   response->set_version(std::string(version));
@@ -157,6 +158,7 @@ void FillServerMetadata(std::string_view name, std::string_view version,
         "parameters", "statistics"}) {
     response->add_extensions(extension);
   }
+  if (shared_memory) response->add_extensions("system_shared_memory");
 }
 
 void FillModelMetadata(const ModelSpec& spec,

@@ -17,7 +17,9 @@ namespace stoker {
 // INVALID_ARGUMENT unless it is a positive integer.
 absl::StatusOr<int64_t> ParseVersion(std::string_view version);
 
+// `shared_memory`: whether clients' is allowed.
 void FillServerMetadata(std::string_view name, std::string_view version,
+                        bool shared_memory,
                         inference::ServerMetadataResponse* response);
 
 // All but `versions`.

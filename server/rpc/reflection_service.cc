@@ -17,13 +17,13 @@ namespace stoker {
 namespace {
 
 using google::protobuf::DescriptorPool;
-using google::protobuf::FileDescriptor;
+using ProtoFile = google::protobuf::FileDescriptor;
 using grpc::reflection::v1alpha::FileDescriptorResponse;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
 // The file and what it imports, each once.
-void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>& seen,
+void AddFiles(const ProtoFile& file, std::set<const ProtoFile*>& seen,
               FileDescriptorResponse& response) {
   if (!seen.insert(&file).second) return;
   google::protobuf::FileDescriptorProto description;
@@ -34,7 +34,7 @@ void AddFiles(const FileDescriptor& file, std::set<const FileDescriptor*>& seen,
   }
 }
 
-void SetFile(const FileDescriptor* file, std::string_view what,
+void SetFile(const ProtoFile* file, std::string_view what,
              ServerReflectionResponse& response) {
   if (file == nullptr) {
     auto& error = *response.mutable_error_response();
@@ -42,7 +42,7 @@ void SetFile(const FileDescriptor* file, std::string_view what,
     error.set_error_message(absl::StrCat("not found: '", Excerpt(what), "'"));
     return;
   }
-  std::set<const FileDescriptor*> seen;
+  std::set<const ProtoFile*> seen;
   AddFiles(*file, seen, *response.mutable_file_descriptor_response());
 }
 

@@ -1,6 +1,7 @@
 #include "rpc/request_parameters.h"
 
 #include <limits>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,27 +13,31 @@ namespace {
 
 using inference::InferParameter;
 
-absl::Status WrongType(absl::string_view name, absl::string_view expected) {
-  return absl::InvalidArgumentError(absl::StrCat("invalid value type for '",
-                                                 name, "' parameter, expected ",
-                                                 expected, "."));
+// `tensor`: whose parameter it is; empty: the request's.
+absl::Status WrongType(absl::string_view name, absl::string_view expected,
+                       absl::string_view tensor = "") {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "invalid value type for '", name, "' parameter",
+      tensor.empty() ? "" : " for ", tensor, ", expected ", expected, "."));
 }
 
 // int64 and uint64 are both in use among clients for counts.
 absl::StatusOr<uint64_t> Unsigned(absl::string_view name,
-                                  const InferParameter& value) {
+                                  const InferParameter& value,
+                                  absl::string_view tensor = "") {
   switch (value.parameter_choice_case()) {
     case InferParameter::kUint64Param:
       return value.uint64_param();
     case InferParameter::kInt64Param:
       if (value.int64_param() < 0) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "invalid value for '", name,
-            "' parameter, expected 0 or more, got ", value.int64_param()));
+        return absl::InvalidArgumentError(
+            absl::StrCat("invalid value for '", name, "' parameter",
+                         tensor.empty() ? "" : " for ", tensor,
+                         ", expected 0 or more, got ", value.int64_param()));
       }
       return static_cast<uint64_t>(value.int64_param());
     default:
-      return WrongType(name, "int64_param or uint64_param");
+      return WrongType(name, "int64_param or uint64_param", tensor);
   }
 }
 
@@ -99,22 +104,45 @@ absl::StatusOr<RequestParameters> ParseRequestParameters(
   return parsed;
 }
 
-absl::Status CheckTensorParameters(absl::string_view tensor,
-                                   const ParameterMap& parameters) {
+absl::StatusOr<TensorParameters> ParseTensorParameters(
+    absl::string_view tensor, const ParameterMap& parameters) {
+  std::optional<std::string_view> region;
+  std::optional<uint64_t> offset;
+  std::optional<uint64_t> byte_size;
   for (const auto& [name, value] : parameters) {
-    if (absl::StartsWith(name, "shared_memory_")) {
-      return absl::UnimplementedError(
-          absl::StrCat(tensor, ": parameter '", Excerpt(name),
-                       "': shared memory is not supported"));
-    }
-    if (name == "classification") {
+    if (name == "shared_memory_region") {
+      if (value.parameter_choice_case() != InferParameter::kStringParam) {
+        return WrongType(name, "string_param", tensor);
+      }
+      region = value.string_param();
+    } else if (name == "shared_memory_offset") {
+      ASSIGN_OR_RETURN(offset, Unsigned(name, value, tensor));
+    } else if (name == "shared_memory_byte_size") {
+      ASSIGN_OR_RETURN(byte_size, Unsigned(name, value, tensor));
+    } else if (name == "classification") {
       return absl::UnimplementedError(absl::StrCat(
           tensor,
           ": parameter 'classification' is not supported, the whole tensor "
           "is returned without it"));
     }
   }
-  return absl::OkStatus();
+  TensorParameters parsed;
+  if (!region.has_value()) {
+    if (!offset.has_value() && !byte_size.has_value()) return parsed;
+    return absl::InvalidArgumentError(absl::StrCat(
+        offset.has_value() ? "'shared_memory_offset'"
+                           : "'shared_memory_byte_size'",
+        " can not be specified without 'shared_memory_region' parameter for ",
+        tensor));
+  }
+  if (!byte_size.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("must specify 'shared_memory_byte_size' along with "
+                     "'shared_memory_region' parameter for ",
+                     tensor));
+  }
+  parsed.shared_memory = {*region, offset.value_or(0), *byte_size};
+  return parsed;
 }
 
 }  // namespace stoker

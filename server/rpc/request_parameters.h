@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,9 +29,21 @@ struct RequestParameters {
 absl::StatusOr<RequestParameters> ParseRequestParameters(
     const ParameterMap& parameters);
 
-// Of one input or requested output; `tensor` is "input 'ids'". UNIMPLEMENTED:
-// shared memory, classification.
-absl::Status CheckTensorParameters(absl::string_view tensor,
-                                   const ParameterMap& parameters);
+// Where a tensor lies in clients' shared memory.
+struct SharedMemoryParameters {
+  std::string_view region;
+  uint64_t offset = 0;
+  uint64_t byte_size = 0;
+};
+
+struct TensorParameters {
+  std::optional<SharedMemoryParameters> shared_memory;
+};
+
+// Of one input or requested output; views of `parameters`. `tensor` is
+// "input 'ids'". INVALID_ARGUMENT: a value of the wrong type, or a part of the
+// shared memory's without the others. UNIMPLEMENTED: classification.
+absl::StatusOr<TensorParameters> ParseTensorParameters(
+    absl::string_view tensor, const ParameterMap& parameters);
 
 }  // namespace stoker

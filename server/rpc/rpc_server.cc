@@ -13,6 +13,8 @@
 #include "rpc/health_service.h"
 #include "rpc/inference_service.h"
 #include "rpc/reflection_service.h"
+#include "rpc/shared_memory.h"
+#include "rpc/shared_memory_service.h"
 
 namespace stoker {
 namespace {
@@ -29,9 +31,14 @@ struct RpcServer::Impl {
        MetricRegistry& metrics)
       : manager(models),
         admission(options.max_request_bytes, metrics),
-        inference(options.server_version,
-                  InferCall::Services{models, clock, metrics, completion,
-                                      submitted, admission}),
+        shared_memory(options.allow_client_shm
+                          ? std::make_unique<SharedMemoryRegions>(
+                                options.max_request_bytes, metrics)
+                          : nullptr),
+        inference(
+            options.server_version,
+            InferCall::Services{models, clock, metrics, completion, submitted,
+                                admission, shared_memory.get()}),
         health([this](const std::string& service) { return Serves(service); }) {
   }
 
@@ -44,6 +51,7 @@ struct RpcServer::Impl {
   std::atomic<bool> stopping = false;
   std::atomic<int> submitted = 0;
   Admission admission;
+  std::unique_ptr<SharedMemoryRegions> shared_memory;  // null: not allowed
   CompletionThread completion;
   InferenceService inference;
   HealthService health;
@@ -53,6 +61,7 @@ struct RpcServer::Impl {
 MethodTable RpcServer::Impl::Methods() {
   MethodTable methods;
   inference.AddMethods(methods);
+  AddSharedMemoryMethods(methods, shared_memory.get());
   health.AddMethods(methods);
   AddReflection(methods, {kInferenceService, kHealthService});
   return methods;

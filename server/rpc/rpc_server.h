@@ -21,6 +21,9 @@ struct RpcServerOptions {
   // What requests that are not answered yet may hold together, of all models,
   // their answers included. A message may be half as large, and INT32_MAX.
   size_t max_request_bytes = size_t{1} << 30;
+  // Whether clients on this host may have tensors in POSIX shared memory, as
+  // many bytes of it as requests may hold.
+  bool allow_client_shm = false;
   // How long a client may keep a call waiting with a message begun or an answer
   // half taken.
   absl::Duration stall_limit = absl::Seconds(60);

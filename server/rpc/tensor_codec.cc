@@ -13,6 +13,7 @@
 #include "repository/model_spec.h"
 #include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
+#include "rpc/shared_tensors.h"
 #include "rpc/typed_contents.h"
 
 namespace stoker {
@@ -99,6 +100,7 @@ absl::StatusOr<Positions> MatchInputs(const RequestView& request,
 
 // Raw or typed, never both, and no bytes that belong to no input.
 absl::Status CheckRawContents(const RequestView& request,
+                              const SharedTensors& shared,
                               const ModelSpec& spec) {
   const size_t raw = request.raw_input_contents.size();
   if (raw == 0) return absl::OkStatus();
@@ -110,10 +112,10 @@ absl::Status CheckRawContents(const RequestView& request,
           Excerpt(input.name), "' for model '", spec.name, "'");
     }
   }
-  if (raw > request.inputs.size()) {
+  const size_t in_message = shared.InMessage(request.inputs.size());
+  if (raw > in_message) {
     return Invalid("unexpected raw_input_contents for model '", spec.name,
-                   "'. Expected ", request.inputs.size(), " entries, got ",
-                   raw);
+                   "'. Expected ", in_message, " entries, got ", raw);
   }
   return absl::OkStatus();
 }
@@ -263,26 +265,24 @@ class ShapeReader {
   absl::InlinedVector<int, 4> first_input_;
 };
 
-absl::StatusOr<Tensor> ReadTensor(const RequestView& request, int position,
+absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
+                                  const SharedTensors& shared, size_t position,
                                   const ModelSpec& spec, const InputSpec& input,
                                   std::shared_ptr<const void> owner) {
   const InferInput& got = request.inputs[position];
   const TensorForm form{input.name, spec.name, input.dtype, got.shape};
-  if (static_cast<size_t>(position) < request.raw_input_contents.size()) {
-    return TensorFromRaw(form, request.raw_input_contents[position],
+  if (const SharedMemoryRange* range = shared.Input(position)) {
+    return TensorFromSharedMemory(form, *range);
+  }
+  const size_t raw = shared.InMessage(position);
+  if (raw < request.raw_input_contents.size()) {
+    return TensorFromRaw(form, request.raw_input_contents[raw],
                          std::move(owner));
   }
   if (got.contents != nullptr)
     return TensorFromContents(form, *got.contents, std::move(owner));
   return Invalid("unable to find data for input tensor '", input.name,
                  "' for model '", spec.name, "' in request.");
-}
-
-absl::Status CheckParameters(absl::string_view kind, std::string_view name,
-                             const ParameterMap* parameters) {
-  if (parameters == nullptr) return absl::OkStatus();
-  return CheckTensorParameters(absl::StrCat(kind, " '", Excerpt(name), "'"),
-                               *parameters);
 }
 
 absl::StatusOr<OutputIndices> SelectOutputs(const RequestView& request,
@@ -304,7 +304,6 @@ absl::StatusOr<OutputIndices> SelectOutputs(const RequestView& request,
                      "' is requested more than once for model '", spec.name,
                      "'");
     }
-    RETURN_IF_ERROR(CheckParameters("output", output.name, output.parameters));
     selected.push_back(index);
   }
   return selected;
@@ -346,6 +345,7 @@ size_t AnswerBytes(const ModelSpec& spec, const OutputIndices& outputs,
 
 absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
                                              const ModelSpec& spec,
+                                             const SharedMemoryRegions* regions,
                                              std::shared_ptr<const void> owner,
                                              Admit admit) {
   DecodedRequest decoded;
@@ -358,11 +358,11 @@ absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
   ASSIGN_OR_RETURN(decoded.outputs, SelectOutputs(request, spec));
 
   ASSIGN_OR_RETURN(const Positions positions, MatchInputs(request, spec));
-  RETURN_IF_ERROR(CheckRawContents(request, spec));
+  ASSIGN_OR_RETURN(SharedTensors shared, FindSharedTensors(request, regions));
+  RETURN_IF_ERROR(CheckRawContents(request, shared, spec));
   ShapeReader shapes(spec);
   for (size_t i = 0; i < positions.size(); ++i) {
     const InferInput& got = request.inputs[positions[i]];
-    RETURN_IF_ERROR(CheckParameters("input", got.name, got.parameters));
     RETURN_IF_ERROR(shapes.ReadInput(static_cast<int>(i), got));
   }
   for (size_t i = 0; shapes.LacksSizes() && i < positions.size(); ++i) {
@@ -374,15 +374,18 @@ absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
         shapes.CheckInput(static_cast<int>(i), request.inputs[positions[i]]));
   }
   RETURN_IF_ERROR(shapes.CheckBatch());
-  RETURN_IF_ERROR(admit(ScatteredBytes(request) +
+  RETURN_IF_ERROR(admit(ScatteredBytes(request) + shared.input_bytes() +
                         AnswerBytes(spec, decoded.outputs, shapes.sizes())));
 
   decoded.inputs.reserve(positions.size());
   for (size_t i = 0; i < positions.size(); ++i) {
-    ASSIGN_OR_RETURN(Tensor tensor, ReadTensor(request, positions[i], spec,
-                                               spec.inputs[i], owner));
+    ASSIGN_OR_RETURN(
+        Tensor tensor,
+        ReadTensor(request, shared, static_cast<size_t>(positions[i]), spec,
+                   spec.inputs[i], owner));
     decoded.inputs.push_back(std::move(tensor));
   }
+  decoded.shared_outputs = std::move(shared.outputs);
   decoded.sizes = shapes.sizes();
   decoded.rows = shapes.rows();
   return decoded;

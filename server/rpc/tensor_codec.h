@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "rpc/request_reader.h"
+#include "rpc/shared_memory.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
 
@@ -31,21 +32,27 @@ struct DecodedRequest {
   DimensionSizes sizes;  // per dimension of the model; equal over all inputs
   int64_t rows = 1;      // size of the batch dimension, or 1
   OutputIndices outputs;
+  // Where to write each of these outputs instead of sending it; a null region:
+  // it is sent. Empty: all are.
+  std::vector<SharedMemoryRange> shared_outputs;
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue
   uint64_t priority = 0;  // in the queue; 0: the model's default
 };
 
 // Asked once, when a request is known to be right but for its elements: whether
-// it may have so many bytes for copies of scattered tensors and for its answer.
+// it may have so many bytes for copies of tensors that are scattered or in
+// shared memory, and for its answer.
 using Admit = absl::FunctionRef<absl::Status(size_t bytes)>;
 
 // Checks a request against a model and finds its tensors. They are views of the
 // request's bytes wherever that is possible, aligned or not, and hold `owner`,
 // which must keep the request alive. Allocates in proportion to what arrived,
-// never to what a shape claims. INVALID_ARGUMENT; UNIMPLEMENTED for parameters
-// of features that are not offered; what `admit` refuses with.
+// never to what a shape claims. `regions`: clients' shared memory; null where
+// it isn't allowed. INVALID_ARGUMENT; NOT_FOUND for a region; UNIMPLEMENTED for
+// parameters of features that are not offered; what `admit` refuses with.
 absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
                                              const ModelSpec& spec,
+                                             const SharedMemoryRegions* regions,
                                              std::shared_ptr<const void> owner,
                                              Admit admit);
 

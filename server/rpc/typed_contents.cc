@@ -163,6 +163,20 @@ absl::StatusOr<Tensor> TensorFromRaw(const TensorForm& form,
   return tensor;
 }
 
+absl::StatusOr<Tensor> TensorFromSharedMemory(const TensorForm& form,
+                                              const SharedMemoryRange& range) {
+  ASSIGN_OR_RETURN(const size_t expected, ByteSize(form));
+  if (range.byte_size != expected) {
+    return WrongByteSize(form, expected, range.byte_size);
+  }
+  ASSIGN_OR_RETURN(const Buffer buffer,
+                   range.region->Read(range.offset, range.byte_size));
+  Tensor tensor{form.dtype, form.shape, buffer.data(), expected,
+                buffer.share()};
+  if (form.dtype == DataType::kBool) RETURN_IF_ERROR(CheckBool(form, tensor));
+  return tensor;
+}
+
 absl::StatusOr<Tensor> TensorFromContents(const TensorForm& form,
                                           const InferTensorContents& contents,
                                           std::shared_ptr<const void> owner) {

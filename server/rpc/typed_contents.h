@@ -1,5 +1,5 @@
-// Tensors from and over the two forms in which a request carries elements: raw
-// bytes and typed contents.
+// Tensors from and over the forms in which a request carries elements: raw
+// bytes, typed contents, and where they lie in shared memory.
 //
 // No bytes are copied where the wire's form is the tensor's and they lie in one
 // piece; `owner` then keeps the request alive. Such a view may have any
@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "open_inference.pb.h"
 #include "rpc/request_reader.h"
+#include "rpc/shared_memory.h"
 #include "tensor/tensor.h"
 
 namespace stoker {
@@ -34,6 +35,11 @@ absl::StatusOr<size_t> ByteSize(const TensorForm& form);
 absl::StatusOr<Tensor> TensorFromRaw(const TensorForm& form,
                                      const RawContents& raw,
                                      std::shared_ptr<const void> owner);
+
+// A copy of the range, which has the tensor's size. As TensorFromRaw, and what
+// SharedMemoryRegion::Read says.
+absl::StatusOr<Tensor> TensorFromSharedMemory(const TensorForm& form,
+                                              const SharedMemoryRange& range);
 
 // A view of the field that the dtype uses; INT8, INT16, UINT8 and UINT16 are
 // narrowed into new memory. INVALID_ARGUMENT: wrong field, wrong count, a value

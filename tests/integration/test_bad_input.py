@@ -124,6 +124,12 @@ def tensor_parameter(of: str, name: str) -> Request:
     return request
 
 
+def in_shared_memory() -> Request:
+    request = tensor_parameter("inputs", "shared_memory_byte_size")
+    request.inputs[0].parameters["shared_memory_region"].string_param = "r"
+    return request
+
+
 UNKNOWN = "Request for unknown model: "
 VERSION = "failed to get model version from specified version string '"
 DATATYPE = "inference input 'x' data-type is '{}', but model 'mlp' expects 'FP32'"
@@ -283,8 +289,8 @@ OTHER: list[tuple[str, Request, str, StatusCode]] = [
     ),
     (
         "shared memory",
-        tensor_parameter("inputs", "shared_memory_byte_size"),
-        "input 'x': parameter 'shared_memory_byte_size': shared memory is not supported",
+        in_shared_memory(),
+        "input 'x': shared memory of clients is not allowed by this server",
         StatusCode.UNIMPLEMENTED,
     ),
     (

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 
 import grpc
 import pytest
+import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
 from tests.integration.daemon import REPO, Daemon
@@ -21,6 +23,7 @@ NAMES = {"minilm": "tokens", "input_ids": "ids", "attention_mask": "mask"}
 
 
 def here(text: str, address: str) -> str:
+    text = text.replace("/stoker_ids", f"/stoker_ids_{os.getpid()}")  # others run the same test
     for name, ours in NAMES.items():
         text = text.replace(f'"{name}"', f'"{ours}"')
     return text.replace("localhost:8001", address)
@@ -29,11 +32,12 @@ def here(text: str, address: str) -> str:
 @pytest.fixture(scope="module")
 def names(serving: Callable[..., Daemon]) -> Iterator[dict[str, object]]:
     """What the manual's lines without an outcome define."""
-    daemon = serving(["tokens"], uncompiled=True)
+    daemon = serving(["tokens"], "--allow-client-shm", uncompiled=True)
     defined: dict[str, object] = {"address": daemon.address}
     for block in BLOCKS:
         exec(here(LINE.sub("", block), daemon.address), defined)
     yield defined
+    shm.destroy_shared_memory_region(defined["memory"])
     defined["client"].close()  # type: ignore[attr-defined]
     defined["channel"].close()  # type: ignore[attr-defined]
 

@@ -137,8 +137,8 @@ TEST_P(TensorCodecFuzz, DecodesOrRefuses) {
       const auto received = Received(bytes);
       if (received == nullptr) continue;
       ++parsed;
-      const absl::StatusOr<DecodedRequest> decoded =
-          DecodeRequest(received->view(), seed.spec, received, AdmitAll);
+      const absl::StatusOr<DecodedRequest> decoded = DecodeRequest(
+          received->view(), seed.spec, nullptr, received, AdmitAll);
       if (decoded.ok()) {
         ++decoded_ok;
         ExpectSound(*decoded, seed.spec);

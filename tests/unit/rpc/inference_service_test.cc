@@ -338,7 +338,8 @@ TEST_F(InferenceServiceTest, WhatIsNotOfferedSaysSo) {
         stub_->SystemSharedMemoryRegister(&context, {}, &response);
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
     EXPECT_EQ(status.error_message(),
-              "system shared memory is not supported by this server");
+              "shared memory of clients is not allowed by this server, "
+              "expected it to run with --allow-client-shm");
   }
   {
     grpc::ClientContext context;

@@ -26,7 +26,7 @@ TEST(ParseVersion, PositiveIntegersOrNothing) {
 
 TEST(ServerMetadata, AnnouncesOnlyWhatWorks) {
   inference::ServerMetadataResponse response;
-  FillServerMetadata("stoker", "0.1.0", &response);
+  FillServerMetadata("stoker", "0.1.0", /*shared_memory=*/false, &response);
   EXPECT_EQ(response.name(), "stoker");
   EXPECT_EQ(response.version(), "0.1.0");
   EXPECT_THAT(response.extensions(), Contains("statistics"));
@@ -36,6 +36,8 @@ TEST(ServerMetadata, AnnouncesOnlyWhatWorks) {
         "sequence", "classification", "schedule_policy"}) {
     EXPECT_THAT(response.extensions(), Not(Contains(missing)));
   }
+  FillServerMetadata("stoker", "0.1.0", /*shared_memory=*/true, &response);
+  EXPECT_THAT(response.extensions(), Contains("system_shared_memory"));
 }
 
 // Clients cut the first dimension off the metadata's shapes to get the

@@ -82,5 +82,37 @@ TEST(RequestParameters, OthersAreIgnored) {
   EXPECT_TRUE(Parse("", [](auto&) {}).ok());
 }
 
+TEST(TensorParameters, SharedMemory) {
+  ParameterMap given;
+  EXPECT_FALSE(
+      ParseTensorParameters("input 'x'", given)->shared_memory.has_value());
+  given["shared_memory_region"].set_string_param("r");
+  EXPECT_THAT(
+      std::string(ParseTensorParameters("input 'x'", given).status().message()),
+      HasSubstr("must specify 'shared_memory_byte_size' along with "
+                "'shared_memory_region' parameter for input 'x'"));
+  given["shared_memory_byte_size"].set_int64_param(64);
+  const auto parsed = ParseTensorParameters("input 'x'", given);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->shared_memory->region, "r");
+  EXPECT_EQ(parsed->shared_memory->offset, 0u);
+  EXPECT_EQ(parsed->shared_memory->byte_size, 64u);
+
+  given["shared_memory_offset"].set_uint64_param(UINT64_MAX);
+  EXPECT_EQ(ParseTensorParameters("input 'x'", given)->shared_memory->offset,
+            UINT64_MAX);
+  given["shared_memory_offset"].set_int64_param(-1);
+  EXPECT_EQ(ParseTensorParameters("input 'x'", given).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  given["shared_memory_offset"].set_string_param("0");
+  EXPECT_EQ(ParseTensorParameters("input 'x'", given).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  given.erase("shared_memory_region");
+  given["shared_memory_offset"].set_int64_param(0);
+  EXPECT_THAT(
+      std::string(ParseTensorParameters("input 'x'", given).status().message()),
+      HasSubstr("'shared_memory_offset' can not be specified without"));
+}
+
 }  // namespace
 }  // namespace stoker

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 absl::StatusOr<DecodedRequest> Decode(const ModelInferRequest& request,
                                       const ModelSpec& spec = TextModel()) {
   const auto received = Received(request);
-  return DecodeRequest(received->view(), spec, received, AdmitAll);
+  return DecodeRequest(received->view(), spec, nullptr, received, AdmitAll);
 }
 
 TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
@@ -27,7 +27,7 @@ TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
   request.mutable_raw_input_contents()->SwapElements(0, 2);
   const auto received = Received(request);
   const absl::StatusOr<DecodedRequest> decoded =
-      DecodeRequest(received->view(), TextModel(), received, AdmitAll);
+      DecodeRequest(received->view(), TextModel(), nullptr, received, AdmitAll);
   ASSERT_TRUE(decoded.ok()) << decoded.status();
 
   ASSERT_EQ(decoded->inputs.size(), 3u);
@@ -96,7 +96,7 @@ TEST(DecodeRequest, AsksBeforeItCopies) {
   const auto received = Received(InSlices(pieces));
   size_t asked = 0;
   absl::StatusOr<DecodedRequest> decoded = DecodeRequest(
-      received->view(), TextModel(), received, [&](size_t wanted) {
+      received->view(), TextModel(), nullptr, received, [&](size_t wanted) {
         asked += wanted;
         return absl::OkStatus();
       });
@@ -106,9 +106,9 @@ TEST(DecodeRequest, AsksBeforeItCopies) {
   EXPECT_NE(decoded->inputs[0].owner, received);
   EXPECT_EQ(decoded->inputs[1].owner, received);
 
-  decoded = DecodeRequest(received->view(), TextModel(), received, [](size_t) {
-    return absl::ResourceExhaustedError("no");
-  });
+  decoded =
+      DecodeRequest(received->view(), TextModel(), nullptr, received,
+                    [](size_t) { return absl::ResourceExhaustedError("no"); });
   EXPECT_EQ(decoded.status(), absl::ResourceExhaustedError("no"));
 }
 
@@ -269,11 +269,11 @@ const std::vector<Fault>& Faults() {
        "parameter keys starting with 'triton_' are reserved"},
       {"InputInSharedMemory",
        [](auto& r) {
-         (*r.mutable_inputs(0)->mutable_parameters())["shared_memory_region"]
-             .set_string_param("a");
+         auto& given = *r.mutable_inputs(0)->mutable_parameters();
+         given["shared_memory_region"].set_string_param("a");
+         given["shared_memory_byte_size"].set_int64_param(64);
        },
-       "input 'ids': parameter 'shared_memory_region': shared memory is not "
-       "supported",
+       "input 'ids': shared memory of clients is not allowed",
        absl::StatusCode::kUnimplemented},
       {"OutputInSharedMemory",
        [](auto& r) {
@@ -282,9 +282,8 @@ const std::vector<Fault>& Faults() {
          (*output->mutable_parameters())["shared_memory_byte_size"]
              .set_int64_param(8);
        },
-       "output 'length': parameter 'shared_memory_byte_size': shared memory is "
-       "not supported",
-       absl::StatusCode::kUnimplemented},
+       "'shared_memory_byte_size' can not be specified without "
+       "'shared_memory_region' parameter for output 'length'"},
       {"Classification",
        [](auto& r) {
          auto* output = r.add_outputs();
