@@ -77,6 +77,32 @@ inference::ServerMetadataResponse Client::ServerMetadata() const {
   return response;
 }
 
+void Client::Unregister() const {
+  inference::SystemSharedMemoryUnregisterRequest request;
+  request.set_name(SharedInputs::kRegion);
+  inference::SystemSharedMemoryUnregisterResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(After(kCallTimeout));
+  // A server that is gone has forgotten it.
+  StubOf(channels_[0])
+      ->SystemSharedMemoryUnregister(&context, request, &response);
+}
+
+absl::Status Client::Register(const SharedInputs& inputs) const {
+  Unregister();
+  inference::SystemSharedMemoryRegisterRequest request;
+  request.set_name(SharedInputs::kRegion);
+  request.set_key(inputs.key());
+  request.set_byte_size(inputs.size());
+  inference::SystemSharedMemoryRegisterResponse response;
+  grpc::ClientContext context;
+  context.set_deadline(After(kCallTimeout));
+  return FromGrpc(
+      StubOf(channels_[0])
+          ->SystemSharedMemoryRegister(&context, request, &response),
+      "registering shared memory at " + address_);
+}
+
 absl::Status Client::TryOnce(const grpc::ByteBuffer& message,
                              bool stream) const {
   grpc::ByteBuffer copy = message;

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "loadtest/generator/shared_inputs.h"
 #include "open_inference.grpc.pb.h"
 
 namespace stoker::loadtest {
@@ -33,6 +34,11 @@ class Client {
       const std::string& model, const std::string& version) const;
   // Empty for a server that does not offer it.
   inference::ServerMetadataResponse ServerMetadata() const;
+
+  // Has the server register the inputs, in place of what an earlier load test
+  // left. The server's code and text when it refuses.
+  absl::Status Register(const SharedInputs& inputs) const;
+  void Unregister() const;
 
   // Sends one serialised ModelInferRequest, by a stream where `stream` is set,
   // and checks the answer. INTERNAL when an output's bytes do not hold its

@@ -184,6 +184,9 @@ absl::StatusOr<Messages> MakeMessages(
   ASSIGN_OR_RETURN(Trace trace, DrawSizes(scenario));
   Messages messages;
   messages.offsets_ns = std::move(trace.offsets_ns);
+  if (scenario.shared_memory) {
+    ASSIGN_OR_RETURN(messages.shared, SharedInputs::Make());
+  }
   // Values of their own: another mix leaves them as they are.
   Random random(scenario.seed ^ 0x76616c756573);
   // A trace may be long, and says nothing about values: one message for each
@@ -204,6 +207,10 @@ absl::StatusOr<Messages> MakeMessages(
     request.set_model_version(scenario.version);
     SetParameters(scenario, &request);
     RETURN_IF_ERROR(Fill(plans, sizes, random, bytes, &request));
+    if (messages.shared != nullptr) {
+      RETURN_IF_ERROR(messages.shared->Move(request));
+      bytes = messages.shared->size();
+    }
     const grpc::Slice slice(Serialise(request));
     bytes += slice.size();
     messages.buffers.emplace_back(&slice, 1);

@@ -7,11 +7,13 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "loadtest/generator/scenario.h"
+#include "loadtest/generator/shared_inputs.h"
 #include "loadtest/generator/trace.h"
 #include "open_inference.pb.h"
 
@@ -26,6 +28,9 @@ struct Messages {
   std::vector<uint32_t> order;
   // From the trace, where it has them.
   std::vector<int64_t> offsets_ns;
+  // Where the inputs are, when the scenario wants them in shared memory; else
+  // null.
+  std::unique_ptr<SharedInputs> shared;
 
   size_t total_bytes() const;
 };

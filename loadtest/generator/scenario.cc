@@ -93,6 +93,8 @@ void ReadPlain(const std::string& name, const YamlValue& value,
   if (name == "model") ReadText(value, &scenario->model);
   if (name == "version") ReadText(value, &scenario->version);
   if (name == "stream") scenario->stream = value.Bool().value_or(false);
+  if (name == "shared_memory")
+    scenario->shared_memory = value.Bool().value_or(false);
   if (name == "check_answers")
     scenario->check_answers = value.Bool().value_or(false);
   if (name == "connections") ReadInt(value, 1, 1024, &scenario->connections);
@@ -149,10 +151,11 @@ absl::StatusOr<Scenario> ParseScenario(std::string_view text,
   YamlErrors errors(path);
   const YamlValue root(document, "", errors);
   const auto fields = root.Map(
-      {"name", "model", "version", "stream", "check_answers", "connections",
-       "threads", "seed", "messages", "window_seconds", "timeout_ms", "slo",
-       "trace", "warmup_seconds", "measure_seconds", "dimensions", "inputs",
-       "parameters", "steps"});
+      {"name",          "model",         "version",        "stream",
+       "shared_memory", "check_answers", "connections",    "threads",
+       "seed",          "messages",      "window_seconds", "timeout_ms",
+       "slo",           "trace",         "warmup_seconds", "measure_seconds",
+       "dimensions",    "inputs",        "parameters",     "steps"});
   Scenario scenario;
   if (fields) {
     ReadFields(*fields, std::filesystem::path(path).parent_path(), times,

@@ -73,8 +73,9 @@ using ParameterValue = std::variant<bool, int64_t, double, std::string>;
 struct Scenario {
   std::string name;
   std::string model;
-  std::string version;  // empty: the newest
-  bool stream = false;  // ModelStreamInfer instead of ModelInfer
+  std::string version;         // empty: the newest
+  bool stream = false;         // ModelStreamInfer instead of ModelInfer
+  bool shared_memory = false;  // inputs in a region instead of the message
   int connections = 4;
   int threads = 0;  // completion threads; 0: by the machine's cores
   uint64_t seed = 1;

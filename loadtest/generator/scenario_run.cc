@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
@@ -169,6 +170,12 @@ absl::StatusOr<RunResult> RunScenario(const Scenario& scenario,
                    client->ModelMetadata(scenario.model, scenario.version));
   ASSIGN_OR_RETURN(const Messages messages,
                    MakeMessages(scenario, result.model));
+  if (messages.shared != nullptr) {
+    RETURN_IF_ERROR(client->Register(*messages.shared));
+  }
+  const absl::Cleanup unregister = [&] {
+    if (messages.shared != nullptr) client->Unregister();
+  };
   result.messages = messages.buffers.size();
   result.message_bytes = messages.total_bytes();
   RETURN_IF_ERROR(client->TryOnce(messages.buffers[0], scenario.stream));

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "base/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "loadtest/generator/input_values.h"
@@ -93,6 +94,37 @@ TEST(MessagesTest, FillsShapesAndValuesAsTheScenarioSays) {
     for (const int64_t mask : Int64s(request.raw_input_contents(1)))
       EXPECT_EQ(mask, 1);
   }
+}
+
+TEST(MessagesTest, SharedMemoryHoldsWhatTheMessagesWould) {
+  Scenario scenario = TokensScenario();
+  const auto plain = MakeMessages(scenario, TokensModel());
+  scenario.shared_memory = true;
+  std::string key;
+  {
+    const auto shared = MakeMessages(scenario, TokensModel());
+    ASSERT_TRUE(shared.ok()) << shared.status();
+    key = shared->shared->key();
+    const auto file = Files::Real().Read("/dev/shm" + key);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(file->size(), shared->shared->size());
+    ASSERT_EQ(shared->buffers.size(), plain->buffers.size());
+    for (size_t i = 0; i < plain->buffers.size(); ++i) {
+      const auto there = Parse(plain->buffers[i]);
+      const auto here = Parse(shared->buffers[i]);
+      EXPECT_EQ(here.raw_input_contents_size(), 0);
+      ASSERT_EQ(here.inputs_size(), 2);
+      for (int input = 0; input < 2; ++input) {
+        const auto& at = here.inputs(input).parameters();
+        EXPECT_EQ(at.at("shared_memory_region").string_param(),
+                  SharedInputs::kRegion);
+        EXPECT_EQ(file->substr(at.at("shared_memory_offset").int64_param(),
+                               at.at("shared_memory_byte_size").int64_param()),
+                  there.raw_input_contents(input));
+      }
+    }
+  }
+  EXPECT_FALSE(Files::Real().Read("/dev/shm" + key).ok());
 }
 
 TEST(MessagesTest, OneSeedIsOneSetOfRequests) {
