@@ -13,6 +13,7 @@
 #include "ctl/command_line.h"
 #include "ctl/explain_graph.h"
 #include "ctl/health_command.h"
+#include "ctl/model_commands.h"
 #include "ctl/parity_command.h"
 #include "ctl/plan_commands.h"
 #include "ctl/status_command.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   stoker::AddParityCommand(line);
   stoker::AddStatusCommand(line);
   stoker::AddHealthCommand(line);
+  stoker::AddModelCommands(line);
   stoker::AddBucketsCommand(line);
   stoker::AddExplainGraphCommand(line);
   return line.Run(argc, argv);

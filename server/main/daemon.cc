@@ -177,6 +177,8 @@ void Daemon::OpenModels() {
   isolated_.argv = ChildCommand("isolated-runs", options_.operator_libraries);
   ModelManagerOptions options;
   options.poll_interval = options_.repository_poll;
+  options.explicit_control = options_.explicit_control;
+  options.load_models = options_.load_models;
   options.rebucket_interval = options_.rebucket;
   options.cores = UsableCores();
   options.toolchain = toolchain_;

@@ -34,6 +34,9 @@ int DefaultCompileJobs() {
       std::clamp<int64_t>(std::min<int64_t>(UsableCores(), fit), 1, 4));
 }
 
+// Of --model-control poll where no interval is given; Triton's.
+constexpr double kPollSeconds = 15;
+
 // "minilm" of "models/minilm/" and of "." there; of a folder that isn't there
 // yet what its path says.
 std::string NameOfFolder(const std::string& path) {
@@ -84,6 +87,7 @@ class CommandLine {
 
   // What CLI11 can't know by itself.
   void CheckRepository() const;
+  void CheckControl() const;
   // The numbers as what they count.
   void Convert();
 
@@ -92,6 +96,7 @@ class CommandLine {
   std::string default_device_ = "cpu";
   std::string unlisted_ = "isolate";
   double gpu_run_seconds_ = absl::ToDoubleSeconds(options_.gpu_run_limit);
+  std::string control_;  // empty: by the interval
   double poll_seconds_ = 0;
   double wait_seconds_ = 0;
   double rebucket_seconds_ = 0;
@@ -211,6 +216,15 @@ void CommandLine::AddAddresses() {
 }
 
 void CommandLine::AddLifecycle() {
+  app_.add_option(
+          "--model-control", control_,
+          "what decides about models: none reads the repository once, poll "
+          "follows it, explicit leaves it to clients; poll where "
+          "--repository-poll-seconds is given, else none")
+      ->check(CLI::IsMember({"none", "poll", "explicit"}));
+  app_.add_option("--load-model", options_.load_models,
+                  "model to load at the start with --model-control explicit, "
+                  "\"*\" for all; may be given again");
   app_.add_option("--repository-poll-seconds", poll_seconds_,
                   "how often the repository is read again; 0: never")
       ->check(Seconds(/*zero_allowed=*/true))
@@ -288,7 +302,24 @@ void CommandLine::CheckRepository() const {
   }
 }
 
+void CommandLine::CheckControl() const {
+  if (poll_seconds_ > 0 && !control_.empty() && control_ != "poll") {
+    throw CLI::ValidationError(
+        "--repository-poll-seconds",
+        absl::StrCat("expected --model-control poll, got ", control_));
+  }
+  if (!options_.load_models.empty() && control_ != "explicit") {
+    throw CLI::ValidationError(
+        "--load-model", absl::StrCat("expected --model-control explicit, got ",
+                                     control_.empty() ? "none" : control_));
+  }
+}
+
 void CommandLine::Convert() {
+  options_.explicit_control = control_ == "explicit";
+  if (control_ == "poll" && poll_seconds_ == 0) {
+    poll_seconds_ = kPollSeconds;
+  }
   if (options_.model_name.empty()) {
     options_.model_name = NameOfFolder(options_.model_repository);
   }
@@ -315,6 +346,7 @@ std::optional<Options> CommandLine::Parse(int argc, char** argv,
   try {
     app_.parse(argc, argv);
     CheckRepository();
+    CheckControl();
   } catch (const CLI::ParseError& error) {
     const bool asked =
         error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);

@@ -27,7 +27,9 @@ struct Options {
   absl::Duration gpu_run_limit = absl::Seconds(120);
   std::string listen = "0.0.0.0:8001";
   std::string metrics_listen = "0.0.0.0:8002";
-  absl::Duration repository_poll = absl::ZeroDuration();
+  absl::Duration repository_poll = absl::ZeroDuration();  // 0: read once
+  bool explicit_control = false;
+  std::vector<std::string> load_models;  // with that, at the start
   absl::Duration repository_wait = absl::ZeroDuration();  // for it to appear
   absl::Duration rebucket = absl::ZeroDuration();
   absl::Duration drain = absl::Seconds(30);

@@ -69,17 +69,13 @@ MonotonicTime Lifecycle::Step() {
     Rebucket();
     next_rebucket_ = clock.Now() + options_.rebucket_interval;
   }
-  if (clock.Now() >= next_poll_) {
-    Poll();
-    next_poll_ = options_.poll_interval > absl::ZeroDuration()
-                     ? clock.Now() + options_.poll_interval
-                     : MonotonicTime::InfiniteFuture();
-  }
+  PollWhenDue();
   EndDrains();
   RetryLoads();
   Reconcile();
   Forget();
   Publish();
+  SettleChanges();
   MonotonicTime next = std::min({next_poll_, next_save_, next_rebucket_});
   for (const auto& managed : versions_) {
     if (managed->state == VersionState::kDraining) {
@@ -91,8 +87,17 @@ MonotonicTime Lifecycle::Step() {
   return next;
 }
 
+void Lifecycle::PollWhenDue() {
+  if (deps_.clock->Now() < next_poll_) return;
+  Poll();
+  next_poll_ = options_.poll_interval > absl::ZeroDuration()
+                   ? deps_.clock->Now() + options_.poll_interval
+                   : MonotonicTime::InfiniteFuture();
+}
+
 void Lifecycle::Poll() {
-  absl::StatusOr<RepositorySnapshot> snapshot = repository_.Poll();
+  absl::StatusOr<RepositorySnapshot> snapshot =
+      options_.explicit_control ? PollChosen() : repository_.Poll();
   metrics_
       .Counter(metric::kRepositoryPolls,
                {{"outcome", snapshot.ok() ? "ok" : "error"}})
@@ -104,14 +109,17 @@ void Lifecycle::Poll() {
     return;
   }
   polled_ = true;
-  if (snapshot->empty()) {
+  if (snapshot->empty() && !options_.explicit_control) {
     log::Warn("repository {} holds no model", repository_.root());
   }
-  Follow(*snapshot);
+  Follow(*snapshot, /*model=*/"", /*retry=*/false);
 }
 
-void Lifecycle::Follow(const RepositorySnapshot& snapshot) {
-  for (auto& managed : versions_) managed->wanted = false;
+void Lifecycle::Follow(const RepositorySnapshot& snapshot,
+                       std::string_view model, bool retry) {
+  for (auto& managed : versions_) {
+    if (model.empty() || managed->model == model) managed->wanted = false;
+  }
   for (const DesiredVersion& desired : snapshot) {
     const std::shared_ptr<const ModelSpec> spec =
         desired.spec.ok() ? *desired.spec : nullptr;
@@ -121,6 +129,8 @@ void Lifecycle::Follow(const RepositorySnapshot& snapshot) {
           // One that drains is on its way out, whoever wants it back.
           return !managed->replaced &&
                  managed->state != VersionState::kDraining &&
+                 !(retry && spec != nullptr &&
+                   managed->state == VersionState::kFailed) &&
                  managed->model == desired.model &&
                  managed->version == desired.version && managed->spec == spec &&
                  (spec != nullptr || managed->reason == error);
@@ -393,8 +403,9 @@ void Lifecycle::Publish() {
   }
   for (const auto& managed : versions_) {
     // A version that is being made ready to replace another takes no server
-    // out of rotation.
-    const bool replaces = was_ready && serving.contains(managed->model);
+    // out of rotation, nor does one that somebody asks a ready server for.
+    const bool replaces = was_ready && (options_.explicit_control ||
+                                        serving.contains(managed->model));
     const bool given_up =
         managed->state == VersionState::kFailed && !deps_.require_cache;
     settled &= !managed->wanted || managed->state == VersionState::kServing ||
@@ -406,7 +417,7 @@ void Lifecycle::Publish() {
         model != serving.end() && model->second.rbegin()->first == line.version;
   }
   const bool ready = settled && (any_serving || !any_wanted);
-  if (published_.Publish(std::move(serving), std::move(lines), ready)) {
+  if (published_.Publish(std::move(serving), std::move(lines), names_, ready)) {
     metrics_.Gauge(metric::kReadyTimestamp)
         .Set(absl::ToDoubleSeconds(deps_.clock->WallNow() - absl::UnixEpoch()));
   }
@@ -414,6 +425,8 @@ void Lifecycle::Publish() {
 }
 
 void Lifecycle::StopAll(MonotonicTime deadline) {
+  stopped_ = true;
+  changes_.EndAll(absl::UnavailableError("Server exiting"));
   published_.Close();
   metrics_.Gauge(metric::kReadyTimestamp).Set(0);
   // All at once, and each is waited for below.

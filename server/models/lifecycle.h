@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "metrics/metrics.h"
+#include "models/awaited_changes.h"
 #include "models/device_places.h"
 #include "models/lifecycle_events.h"
 #include "models/published_versions.h"
@@ -34,7 +36,7 @@
 namespace stoker {
 
 // How long requests may hold a version that something else took the place of.
-inline constexpr absl::Duration kReplacedVersionDrain = absl::Seconds(30);
+inline constexpr absl::Duration kReplacedVersionDrain = absl::Minutes(5);
 // After a load that failed for want of memory, say; doubled with each in a row.
 inline constexpr absl::Duration kMinLoadBackoff = absl::Seconds(1);
 inline constexpr absl::Duration kMaxLoadBackoff = absl::Minutes(1);
@@ -45,6 +47,11 @@ struct LifecycleOptions {
   // How often `buckets: auto` looks at the traffic of what serves; 0: only when
   // a version is loaded.
   absl::Duration rebucket_interval = absl::ZeroDuration();
+  // Of the repository only what is chosen is wanted, whatever else it holds:
+  // models at the start, "*" for all; from then on LoadModel and UnloadModel
+  // choose. Not with a poll interval.
+  bool explicit_control = false;
+  std::vector<std::string> load_models;
   // Asked when a model is first to run on a GPU; empty: there are none.
   DevicePlaces::FindGpus gpus;
 };
@@ -65,6 +72,19 @@ class Lifecycle {
   void OnPublish(std::function<void()> listener) {
     listener_ = std::move(listener);
   }
+
+  // With explicit control, at any time. What serves stays until what takes its
+  // place serves, and when that fails; other models are not looked at. `done`
+  // is told when the wanted versions serve, or have failed.
+  void LoadModel(const std::string& model, AwaitedChanges::Done done);
+  // `done` is told when no new request finds a version of the model. One that
+  // nobody has heard of is no error.
+  void UnloadModel(const std::string& model, AwaitedChanges::Done done);
+  // From now on these three are refused.
+  void Refuse() { stopped_ = true; }
+  // Looks at what models there are, whatever `model` says; `done` is told when
+  // that is published.
+  void RefreshNames(const std::string& model, AwaitedChanges::Done done);
 
   // Does what is due, and publishes. Returns when it is to be called again, if
   // no event comes first.
@@ -100,8 +120,15 @@ class Lifecycle {
     Thread loader;
   };
 
+  void PollWhenDue();
   void Poll();
-  void Follow(const RepositorySnapshot& snapshot);
+  // The first, with explicit control.
+  absl::StatusOr<RepositorySnapshot> PollChosen();
+  void ReadNames();
+  // What a snapshot says of one model or, with an empty name, of all.
+  // `retry`: those that failed are loaded once more.
+  void Follow(const RepositorySnapshot& snapshot, std::string_view model,
+              bool retry);
   std::shared_ptr<Managed> NewManaged(const std::string& model,
                                       int64_t version) const;
   // Versions whose traffic asks for other buckets by now, or makes more of them
@@ -132,6 +159,7 @@ class Lifecycle {
   void Transition(Managed& managed, VersionState to, std::string reason = "");
   void Publish();
   std::vector<VersionSnapshot> Snapshots() const;
+  void SettleChanges();
 
   const LifecycleOptions options_;
   SnapshotSource& repository_;
@@ -144,6 +172,9 @@ class Lifecycle {
   std::function<void()> listener_;
 
   std::deque<std::shared_ptr<Managed>> versions_;
+  AwaitedChanges changes_;
+  std::vector<std::string> names_;  // with explicit control, of all models
+  bool stopped_ = false;
   bool polled_ = false;
   MonotonicTime next_poll_;
   MonotonicTime next_save_;

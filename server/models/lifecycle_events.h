@@ -23,6 +23,14 @@ class LifecycleEvents {
     events_.push_back(std::move(event));
   }
 
+  // The same, but false, and nothing is posted, once it is closed: what was
+  // taken is told by Await.
+  bool PostUnlessClosed(Event event) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    if (!closed_) events_.push_back(std::move(event));
+    return !closed_;
+  }
+
   // Await returns from now on.
   void Close() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);

@@ -48,8 +48,11 @@ struct ModelManager::Impl {
   Impl(const ModelManagerOptions& options, SnapshotSource& repository,
        ExecutableLoader& loader, MetricRegistry& metrics, VersionDeps deps)
       : clock(*deps.clock),
+        explicit_control(options.explicit_control),
         lifecycle({.poll_interval = options.poll_interval,
                    .rebucket_interval = options.rebucket_interval,
+                   .explicit_control = options.explicit_control,
+                   .load_models = options.load_models,
                    .gpus = options.gpus},
                   repository, loader, WithReadiness(std::move(deps)), metrics,
                   published, events) {}
@@ -57,6 +60,15 @@ struct ModelManager::Impl {
   VersionDeps WithReadiness(VersionDeps deps) {
     deps.server_ready = [this] { return published.ready(); };
     return deps;
+  }
+
+  using Change = void (Lifecycle::*)(const std::string& model, Done done);
+  // Has the lifecycle thread make it.
+  void Post(Change change, std::string model, const Done& done) {
+    const bool posted =
+        events->PostUnlessClosed([this, change, model = std::move(model),
+                                  done] { (lifecycle.*change)(model, done); });
+    if (!posted) done(absl::UnavailableError("Server exiting"));
   }
 
   // Of the lifecycle thread.
@@ -78,6 +90,7 @@ struct ModelManager::Impl {
   }
 
   Clock& clock;
+  const bool explicit_control;
   PublishedVersions published;
   const std::shared_ptr<LifecycleEvents> events =
       std::make_shared<LifecycleEvents>();
@@ -117,6 +130,12 @@ void ModelManager::Drain(MonotonicTime deadline) {
   impl_->published.Close();
   impl_->events->Close();
   impl_->thread.Join();
+  // What was asked of a thread that never ran.
+  impl_->lifecycle.Refuse();
+  for (const LifecycleEvents::Event& event :
+       impl_->events->Await(impl_->clock, MonotonicTime::InfinitePast())) {
+    event();
+  }
 }
 
 absl::StatusOr<ModelHandle> ModelManager::Acquire(std::string_view model,
@@ -136,7 +155,26 @@ std::vector<VersionStatus> ModelManager::Index() const {
   for (PublishedVersions::Line& line : impl_->published.Lines()) {
     index.push_back(std::move(line.status));
   }
+  for (std::string& model : impl_->published.Unloaded()) {
+    index.push_back({.model = std::move(model),
+                     .state = VersionState::kUnloaded,
+                     .reason = ""});
+  }
   return index;
+}
+
+bool ModelManager::explicit_control() const { return impl_->explicit_control; }
+
+void ModelManager::Load(std::string model, Done done) {
+  impl_->Post(&Lifecycle::LoadModel, std::move(model), done);
+}
+
+void ModelManager::Unload(std::string model, Done done) {
+  impl_->Post(&Lifecycle::UnloadModel, std::move(model), done);
+}
+
+void ModelManager::RefreshIndex(Done done) {
+  impl_->Post(&Lifecycle::RefreshNames, "", done);
 }
 
 std::vector<VersionReport> ModelManager::Report() const {

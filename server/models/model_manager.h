@@ -36,8 +36,9 @@ class ReferenceRun;
 class ModelVersion;
 
 // A published version, held for one request. A version that something else
-// takes the place of stops when nobody holds it any more, or after 30 seconds:
-// so a request that has its handle isn't refused because versions change.
+// takes the place of stops when nobody holds it any more, or after five
+// minutes: so a request that has its handle isn't refused because versions
+// change.
 class ModelHandle {
  public:
   explicit ModelHandle(std::shared_ptr<ModelVersion> version);
@@ -62,6 +63,10 @@ class ModelHandle {
 struct ModelManagerOptions {
   absl::Duration poll_interval =
       absl::ZeroDuration();  // 0: read the repository once
+  // Only models that were chosen are served: at the start these, "*" for all,
+  // then what Load and Unload choose. Not with a poll interval.
+  bool explicit_control = false;
+  std::vector<std::string> load_models;
   // How often `buckets: auto` looks at the traffic of what serves; 0: only when
   // a version is loaded.
   absl::Duration rebucket_interval = absl::ZeroDuration();
@@ -103,6 +108,7 @@ class ModelManager {
                                       int64_t version) const;
   // Whether Acquire would succeed; never an error.
   bool Ready(std::string_view model, int64_t version) const;
+  // With explicit control also what could be loaded: as version 0, unloaded.
   std::vector<VersionStatus> Index() const;
   // The index, with the buckets of what is loaded.
   std::vector<VersionReport> Report() const;
@@ -110,6 +116,19 @@ class ModelManager {
   // failed, at least one repository poll is done, and the server is not
   // draining.
   bool ServerReady() const;
+  // Whether Load and Unload may be called.
+  bool explicit_control() const;
+  // Reads the model from the repository and loads what it finds, behind what
+  // serves. `done` is called once, on the lifecycle thread or before the call
+  // returns, and must not block: OK when every wanted version serves; INTERNAL,
+  // in Triton's words, when one failed; ABORTED when the model was unloaded
+  // meanwhile; UNAVAILABLE when the server drains.
+  using Done = std::function<void(const absl::Status&)>;
+  void Load(std::string model, Done done);
+  // As Load; OK when no new request finds a version, which may be now.
+  void Unload(std::string model, Done done);
+  // Has the index name what is in the repository now; as Load.
+  void RefreshIndex(Done done);
   // Models that had at least one version wanted.
   std::vector<std::string> ModelNames() const;
 

@@ -1,5 +1,6 @@
 #include "models/published_versions.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -36,13 +37,14 @@ absl::Status WhyNot(const std::vector<PublishedVersions::Line>& index,
 }  // namespace
 
 bool PublishedVersions::Publish(Serving serving, std::vector<Line> index,
-                                bool ready) {
+                                std::vector<std::string> models, bool ready) {
   // What was published before goes out with the arguments, without the lock.
   absl::MutexLock lock(&mu_);
   const bool became_ready = ready && !ready_;
   ready_ = ready && !closed_;
   serving_.swap(serving);
   index_.swap(index);
+  models_.swap(models);
   return became_ready;
 }
 
@@ -66,6 +68,18 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::Acquire(
     if (chosen != found->second.end()) return chosen->second;
   }
   return WhyNot(index_, model, version);
+}
+
+std::vector<std::string> PublishedVersions::Unloaded() const {
+  std::vector<std::string> unloaded;
+  absl::MutexLock lock(&mu_);
+  for (const std::string& model : models_) {
+    const bool known = std::any_of(
+        index_.begin(), index_.end(),
+        [&](const Line& line) { return line.status.model == model; });
+    if (!known) unloaded.push_back(model);
+  }
+  return unloaded;
 }
 
 std::vector<PublishedVersions::Line> PublishedVersions::Lines() const {

@@ -36,7 +36,10 @@ class PublishedVersions {
 
   // `ready`: whether the server is, unless closed. Returns whether it became
   // so.
-  bool Publish(Serving serving, std::vector<Line> index, bool ready)
+  // `models`: names of all that could be loaded; empty unless that is asked
+  // for.
+  bool Publish(Serving serving, std::vector<Line> index,
+               std::vector<std::string> models, bool ready)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Not ready any more, whatever is published.
   void Close() ABSL_LOCKS_EXCLUDED(mu_);
@@ -49,6 +52,8 @@ class PublishedVersions {
       ABSL_LOCKS_EXCLUDED(mu_);
   // With what each is doing now.
   std::vector<Line> Lines() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Models of which there is no line.
+  std::vector<std::string> Unloaded() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   mutable absl::Mutex mu_;
@@ -56,6 +61,7 @@ class PublishedVersions {
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   Serving serving_ ABSL_GUARDED_BY(mu_);
   std::vector<Line> index_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::string> models_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

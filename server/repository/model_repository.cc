@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
 #include "base/status_macros.h"
@@ -273,6 +274,32 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Poll() {
                      std::tie(b.model, b.version);
             });
   return snapshot;
+}
+
+absl::StatusOr<RepositorySnapshot> ModelRepository::PollModel(
+    const std::string& model) {
+  ASSIGN_OR_RETURN(const std::vector<ModelFolder> models, impl_->FindModels());
+  RepositorySnapshot snapshot;
+  for (const ModelFolder& folder : models) {
+    if (folder.name != model) continue;
+    Impl::KnownVersions seen;
+    impl_->PollModel(folder, snapshot, seen);
+    // What is left of the model's is gone.
+    const std::string below = folder.path + "/";
+    std::erase_if(impl_->known, [&](const auto& known) {
+      return absl::StartsWith(known.first.first, below);
+    });
+    impl_->known.merge(seen);
+  }
+  return snapshot;
+}
+
+absl::StatusOr<std::vector<std::string>> ModelRepository::ModelNames() {
+  ASSIGN_OR_RETURN(const std::vector<ModelFolder> models, impl_->FindModels());
+  std::vector<std::string> names;
+  for (const ModelFolder& model : models) names.push_back(model.name);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace stoker

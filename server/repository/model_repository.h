@@ -37,6 +37,9 @@ class ModelRepository final : public SnapshotSource {
   // and model.yaml) keep their ModelSpec object, so that callers can compare
   // pointers.
   absl::StatusOr<RepositorySnapshot> Poll() override;
+  absl::StatusOr<RepositorySnapshot> PollModel(
+      const std::string& model) override;
+  absl::StatusOr<std::vector<std::string>> ModelNames() override;
 
   const std::string& root() const override;
   ~ModelRepository() override;
@@ -62,8 +65,9 @@ absl::StatusOr<ModelSpec> ReadProgram(const std::string& pt2_path);
 absl::Status ApplyModelYaml(std::string_view yaml, const std::string& yaml_path,
                             ModelSpec& spec);
 
-// `versions: latest | all | [1, 3]` of a model.yaml, applied to the folders
-// found; ascending. A listed version is wanted whether it is found or not.
+// `versions: latest | {latest: 2} | all | [1, 3]` of a model.yaml, applied to
+// the folders found; ascending. A listed version is wanted whether it is found
+// or not.
 absl::StatusOr<std::vector<int64_t>> ChooseVersions(
     std::string_view yaml, const std::string& yaml_path,
     std::vector<int64_t> found);

@@ -35,6 +35,11 @@ class SnapshotSource {
   // Unchanged versions keep their ModelSpec object, so that callers can compare
   // pointers. An error: nothing is known, which is no wish to unload.
   virtual absl::StatusOr<RepositorySnapshot> Poll() = 0;
+  // The same of one model; empty when there is none of that name.
+  virtual absl::StatusOr<RepositorySnapshot> PollModel(
+      const std::string& model) = 0;
+  // Of all models that there are, without a look into them; sorted.
+  virtual absl::StatusOr<std::vector<std::string>> ModelNames() = 0;
   // For the log.
   virtual const std::string& root() const = 0;
 };

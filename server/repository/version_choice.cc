@@ -8,18 +8,35 @@
 
 namespace stoker {
 
+namespace {
+
+constexpr char kExpected[] =
+    "latest, {latest: <number>}, all or a list of versions";
+
+}  // namespace
+
 VersionChoice ReadVersions(const YamlValue& value) {
   VersionChoice choice;
+  if (value.is_map()) {
+    const auto fields = value.Map({"latest"});
+    if (!fields) return choice;
+    if (fields->empty()) value.Error(kExpected);
+    for (const auto& [name, field] : *fields) {
+      choice.latest =
+          field.Int(1, std::numeric_limits<int64_t>::max()).value_or(1);
+    }
+    return choice;
+  }
   if (!value.is_list()) {
     if (value.text() == "all" || value.text() == "latest") {
       choice.all = value.text() == "all";
     } else {
-      value.Error("latest, all or a list of versions");
+      value.Error(kExpected);
     }
     return choice;
   }
   const std::vector<YamlValue> elements = *value.List();
-  if (elements.empty()) value.Error("latest, all or a list of versions");
+  if (elements.empty()) value.Error(kExpected);
   for (const YamlValue& element : elements) {
     const std::optional<int64_t> version =
         element.Int(1, std::numeric_limits<int64_t>::max());
@@ -48,9 +65,10 @@ absl::StatusOr<std::vector<int64_t>> ChooseVersions(
   RETURN_IF_ERROR(errors.status());
   if (!choice.listed.empty()) found = choice.listed;
   std::sort(found.begin(), found.end());
-  const bool newest_only = !choice.all && choice.listed.empty();
-  if (newest_only && found.size() > 1)
-    found.erase(found.begin(), found.end() - 1);
+  if (!choice.all && choice.listed.empty() &&
+      static_cast<int64_t>(found.size()) > choice.latest) {
+    found.erase(found.begin(), found.end() - choice.latest);
+  }
   return found;
 }
 

@@ -10,7 +10,8 @@ namespace stoker {
 
 struct VersionChoice {
   bool all = false;
-  std::vector<int64_t> listed;  // empty and not `all`: the newest
+  int64_t latest = 1;           // so many of the newest, unless the others say
+  std::vector<int64_t> listed;  // not empty: these
 };
 
 // Notes mistakes in the value's errors.

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "rpc/error_text.h"
 #include "rpc/model_service.h"
+#include "rpc/repository_service.h"
 #include "rpc/stream_infer.h"
 #include "rpc/unary_infer.h"
 #include "rpc/unary_method.h"
@@ -14,22 +15,12 @@
 namespace stoker {
 namespace {
 
-std::string Path(const char* method) {
-  return absl::StrCat("/inference.GRPCInferenceService/", method);
-}
-
 absl::Status NotOffered(absl::string_view what) {
   return absl::UnimplementedError(
       absl::StrCat(what, " is not supported by this server"));
 }
 
 constexpr char kServerName[] = "stoker";
-
-absl::Status NoExplicitControl() {
-  return absl::UnavailableError(
-      "explicit model load / unload is not allowed: the server follows its "
-      "model repository");
-}
 
 }  // namespace
 
@@ -41,13 +32,14 @@ void InferenceService::AddMethods(MethodTable& methods) const {
   AddInference(methods);
   AddQueries(methods);
   AddRefusals(methods);
+  AddRepositoryMethods(methods, services_.manager);
 }
 
 void InferenceService::AddInference(MethodTable& methods) const {
-  methods.Add(Path("ModelInfer"), [this](Call& call) {
+  methods.Add(InferencePath("ModelInfer"), [this](Call& call) {
     return std::make_unique<UnaryInfer>(services_, call);
   });
-  methods.Add(Path("ModelStreamInfer"), [this](Call& call) {
+  methods.Add(InferencePath("ModelStreamInfer"), [this](Call& call) {
     return std::make_unique<StreamInfer>(services_, call);
   });
 }
@@ -57,7 +49,7 @@ void InferenceService::Add(MethodTable& methods, const char* name,
                            absl::Status (InferenceService::*answer)(
                                const Request&, Response&) const) const {
   AddUnary<Request, Response>(
-      methods, Path(name),
+      methods, InferencePath(name),
       [this, answer](const Request& request, Response& response) {
         return (this->*answer)(request, response);
       });
@@ -71,19 +63,16 @@ void InferenceService::AddQueries(MethodTable& methods) const {
   Add(methods, "ModelMetadata", &InferenceService::ModelMetadata);
   Add(methods, "ModelConfig", &InferenceService::ModelConfig);
   Add(methods, "ModelStatistics", &InferenceService::ModelStatistics);
-  Add(methods, "RepositoryIndex", &InferenceService::RepositoryIndex);
 }
 
 void InferenceService::AddRefusals(MethodTable& methods) const {
   const auto refuse = [&](const char* method, const absl::Status& status) {
     AddUnaryBytes(
-        methods, Path(method),
+        methods, InferencePath(method),
         [status](const grpc::ByteBuffer&) -> absl::StatusOr<grpc::ByteBuffer> {
           return status;
         });
   };
-  refuse("RepositoryModelLoad", NoExplicitControl());
-  refuse("RepositoryModelUnload", NoExplicitControl());
   refuse("TraceSetting", NotOffered("tracing"));
   refuse("LogSettings", NotOffered("changing log settings remotely"));
 }
@@ -172,16 +161,6 @@ absl::Status InferenceService::ModelStatistics(
         "requested model '", Excerpt(request.name()), "' is not available",
         version == 0 ? "" : absl::StrCat(" in version ", version)));
   }
-  return absl::OkStatus();
-}
-
-absl::Status InferenceService::RepositoryIndex(
-    const inference::RepositoryIndexRequest& request,
-    inference::RepositoryIndexResponse& response) const {
-  if (!request.repository_name().empty()) {
-    return NotOffered("'repository_name' specification");
-  }
-  FillRepositoryIndex(services_.manager.Index(), request.ready(), &response);
   return absl::OkStatus();
 }
 

@@ -47,9 +47,6 @@ class InferenceService {
   absl::Status ModelStatistics(
       const inference::ModelStatisticsRequest& request,
       inference::ModelStatisticsResponse& response) const;
-  absl::Status RepositoryIndex(
-      const inference::RepositoryIndexRequest& request,
-      inference::RepositoryIndexResponse& response) const;
 
   absl::StatusOr<ModelHandle> Acquire(const std::string& model,
                                       const std::string& version) const;

@@ -12,6 +12,11 @@
 
 namespace stoker {
 
+// "/inference.GRPCInferenceService/ModelInfer"
+inline std::string InferencePath(const char* method) {
+  return std::string("/inference.GRPCInferenceService/") + method;
+}
+
 class MethodTable {
  public:
   using MakeHandler = std::function<std::unique_ptr<CallHandler>(Call& call)>;

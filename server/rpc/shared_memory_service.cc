@@ -15,17 +15,13 @@
 namespace stoker {
 namespace {
 
-std::string Path(const char* method) {
-  return absl::StrCat("/inference.GRPCInferenceService/", method);
-}
-
 void AddRefusals(MethodTable& methods) {
   for (const char* method :
        {"SystemSharedMemoryStatus", "SystemSharedMemoryRegister",
         "SystemSharedMemoryUnregister", "CudaSharedMemoryStatus",
         "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister"}) {
     AddUnaryBytes(
-        methods, Path(method),
+        methods, InferencePath(method),
         [](const grpc::ByteBuffer&) -> absl::StatusOr<grpc::ByteBuffer> {
           return absl::UnimplementedError(
               "shared memory of clients is not allowed by this server, "
@@ -37,7 +33,7 @@ void AddRefusals(MethodTable& methods) {
 void AddSystem(MethodTable& methods, SharedMemoryRegions& regions) {
   AddUnary<inference::SystemSharedMemoryRegisterRequest,
            inference::SystemSharedMemoryRegisterResponse>(
-      methods, Path("SystemSharedMemoryRegister"),
+      methods, InferencePath("SystemSharedMemoryRegister"),
       [&regions](const auto& request, auto& /*response*/) {
         return regions.Register({.name = request.name(),
                                  .key = request.key(),
@@ -46,14 +42,14 @@ void AddSystem(MethodTable& methods, SharedMemoryRegions& regions) {
       });
   AddUnary<inference::SystemSharedMemoryUnregisterRequest,
            inference::SystemSharedMemoryUnregisterResponse>(
-      methods, Path("SystemSharedMemoryUnregister"),
+      methods, InferencePath("SystemSharedMemoryUnregister"),
       [&regions](const auto& request, auto& /*response*/) {
         regions.Unregister(request.name());
         return absl::OkStatus();
       });
   AddUnary<inference::SystemSharedMemoryStatusRequest,
            inference::SystemSharedMemoryStatusResponse>(
-      methods, Path("SystemSharedMemoryStatus"),
+      methods, InferencePath("SystemSharedMemoryStatus"),
       [&regions](const auto& request, auto& response) -> absl::Status {
         ASSIGN_OR_RETURN(const std::vector<SharedMemoryRegion::Place> places,
                          regions.Status(request.name()));
@@ -71,7 +67,7 @@ void AddSystem(MethodTable& methods, SharedMemoryRegions& regions) {
 void AddCuda(MethodTable& methods) {
   AddUnary<inference::CudaSharedMemoryRegisterRequest,
            inference::CudaSharedMemoryRegisterResponse>(
-      methods, Path("CudaSharedMemoryRegister"),
+      methods, InferencePath("CudaSharedMemoryRegister"),
       [](const auto& request, auto& /*response*/) {
         return absl::UnimplementedError(
             absl::StrCat("failed to register CUDA shared memory region: '",
@@ -79,13 +75,13 @@ void AddCuda(MethodTable& methods) {
       });
   AddUnary<inference::CudaSharedMemoryUnregisterRequest,
            inference::CudaSharedMemoryUnregisterResponse>(
-      methods, Path("CudaSharedMemoryUnregister"),
+      methods, InferencePath("CudaSharedMemoryUnregister"),
       [](const auto& /*request*/, auto& /*response*/) {
         return absl::OkStatus();
       });
   AddUnary<inference::CudaSharedMemoryStatusRequest,
            inference::CudaSharedMemoryStatusResponse>(
-      methods, Path("CudaSharedMemoryStatus"),
+      methods, InferencePath("CudaSharedMemoryStatus"),
       [](const auto& request, auto& /*response*/) {
         if (request.name().empty()) return absl::OkStatus();
         return absl::NotFoundError(

@@ -1,8 +1,11 @@
 #include "rpc/unary_method.h"
 
 #include <memory>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "rpc/status_mapping.h"
 
 namespace stoker {
@@ -36,6 +39,63 @@ class UnaryHandler final : public CallHandler {
   const Answer& answer_;
 };
 
+using Begin = std::function<void(const grpc::ByteBuffer&, AnswerLater)>;
+
+// The call of an answer that is still to come. It is let go of when the call
+// ends, which may be before: a server that stops waits for its calls.
+class Unanswered {
+ public:
+  void Hold(std::shared_ptr<Call> call) ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    call_ = std::move(call);
+  }
+  // Null once it was let go of.
+  std::shared_ptr<Call> LetGo() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return std::exchange(call_, nullptr);
+  }
+
+ private:
+  absl::Mutex mu_;
+  std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mu_);
+};
+
+class LaterHandler final : public CallHandler {
+ public:
+  LaterHandler(Call& call, const Begin& begin) : call_(call), begin_(begin) {}
+
+  void OnStart() override { call_.ReadSoon(); }
+
+  void OnMessage(const grpc::ByteBuffer& message) override {
+    unanswered_->Hold(call_.shared_from_this());
+    begin_(message, [unanswered = unanswered_](
+                        const absl::StatusOr<grpc::ByteBuffer>& answer) {
+      const std::shared_ptr<Call> call = unanswered->LetGo();
+      if (call == nullptr) return;
+      if (answer.ok()) {
+        call->Answer(*answer);
+      } else {
+        call->Finish(ToGrpcStatus(answer.status()));
+      }
+    });
+  }
+
+  void OnEndOfMessages() override { call_.Finish(NoMessageStatus()); }
+  void OnCancel() override { End(absl::CancelledError("the client has gone")); }
+  void OnStop() override { End(absl::UnavailableError("Server exiting")); }
+
+ private:
+  void End(const absl::Status& status) {
+    const std::shared_ptr<Call> held = unanswered_->LetGo();
+    call_.Finish(ToGrpcStatus(status));
+  }
+
+  Call& call_;
+  const Begin& begin_;
+  const std::shared_ptr<Unanswered> unanswered_ =
+      std::make_shared<Unanswered>();
+};
+
 }  // namespace
 
 absl::Status ParseMessage(const grpc::ByteBuffer& bytes,
@@ -66,6 +126,12 @@ void AddUnaryBytes(MethodTable& methods, const std::string& path,
   // The table owns the function and outlives the calls.
   methods.Add(path, [answer = std::move(answer)](Call& call) {
     return std::make_unique<UnaryHandler>(call, answer);
+  });
+}
+
+void AddUnaryLater(MethodTable& methods, const std::string& path, Begin begin) {
+  methods.Add(path, [begin = std::move(begin)](Call& call) {
+    return std::make_unique<LaterHandler>(call, begin);
   });
 }
 

@@ -1,5 +1,5 @@
-// Methods that take one message and have their answer at hand: metadata,
-// health, statistics. Answered on the call's loop, so they must not block.
+// Methods that take one message and give one answer: metadata, health,
+// statistics, loads. They begin on the call's loop, so they must not block.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -42,5 +42,13 @@ void AddUnary(MethodTable& methods, const std::string& path, Function answer) {
                   return SerialisedMessage(response);
                 });
 }
+
+// The same where the answer isn't at hand: `begin` is called with the request's
+// bytes and a function that takes the answer, once, at any time on any thread.
+// A client that goes, or a server that stops, ends the call before.
+using AnswerLater = std::function<void(absl::StatusOr<grpc::ByteBuffer>)>;
+void AddUnaryLater(
+    MethodTable& methods, const std::string& path,
+    std::function<void(const grpc::ByteBuffer&, AnswerLater)> begin);
 
 }  // namespace stoker

@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -52,6 +54,24 @@ class FakeRepository : public SnapshotSource {
       snapshot.push_back({name.first, name.second, spec});
     }
     return snapshot;
+  }
+  absl::StatusOr<RepositorySnapshot> PollModel(
+      const std::string& model) override ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::StatusOr<RepositorySnapshot> snapshot = Poll();
+    if (snapshot.ok()) {
+      std::erase_if(*snapshot, [&](const DesiredVersion& desired) {
+        return desired.model != model;
+      });
+    }
+    return snapshot;
+  }
+  absl::StatusOr<std::vector<std::string>> ModelNames() override
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (!status_.ok()) return status_;
+    std::set<std::string> names;
+    for (const auto& [name, spec] : versions_) names.insert(name.first);
+    return std::vector<std::string>(names.begin(), names.end());
   }
   const std::string& root() const override { return root_; }
 

@@ -32,7 +32,8 @@ def here(text: str, address: str) -> str:
 @pytest.fixture(scope="module")
 def names(serving: Callable[..., Daemon]) -> Iterator[dict[str, object]]:
     """What the manual's lines without an outcome define."""
-    daemon = serving(["tokens"], "--allow-client-shm", uncompiled=True)
+    flags = ("--allow-client-shm", "--model-control=explicit", "--load-model=tokens")
+    daemon = serving(["tokens"], *flags, uncompiled=True)
     defined: dict[str, object] = {"address": daemon.address}
     for block in BLOCKS:
         exec(here(LINE.sub("", block), daemon.address), defined)

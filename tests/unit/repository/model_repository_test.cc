@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 class ModelRepositoryTest : public testing::Test {
  protected:
@@ -103,6 +104,24 @@ TEST_F(ModelRepositoryTest, VersionsOfModelYaml) {
   AddFile("m/model.yaml", "versions: all\n");
   Touch("m/model.yaml");
   EXPECT_THAT(Lines(Poll()), ElementsAre("m:1 OK", "m:2 OK", "m:3 OK"));
+}
+
+TEST_F(ModelRepositoryTest, OneModelIsReadAlone) {
+  AddProgram("a/1");
+  AddProgram("b/1");
+  AddFile("broken/1/model.pt2", "not an archive");
+  Open();
+  EXPECT_THAT(*repository_->ModelNames(), ElementsAre("a", "b", "broken"));
+  const auto first = *repository_->PollModel("b");
+  EXPECT_THAT(Lines(first), ElementsAre("b:1 OK"));
+  const RepositorySnapshot all = Poll();
+  EXPECT_EQ(*all[1].spec, *first[0].spec);  // the same object
+  AddProgram("b/2");
+  EXPECT_THAT(Lines(*repository_->PollModel("b")), ElementsAre("b:2 OK"));
+  EXPECT_EQ(*Poll()[0].spec, *all[0].spec);
+  EXPECT_THAT(*repository_->PollModel("nobody"), IsEmpty());
+  EXPECT_THAT(*repository_->PollModel(""), IsEmpty());
+  EXPECT_THAT(*repository_->PollModel("../b"), IsEmpty());
 }
 
 TEST_F(ModelRepositoryTest, WhatIsNotAVersionIsPassedOver) {

@@ -343,8 +343,10 @@ TEST(ModelYamlTest, Mistakes) {
        "default_priority_level: expected an integer from 1 to 2, got 3"},
       {"dynamic_batching: {priority_levels: 2, priority_queue_policy: {3: {}}}",
        "expected a priority level from 1 to 2 (priority_levels), got 3"},
-      {"versions: newest", "versions: expected latest, all or a list"},
-      {"versions: []", "versions: expected latest, all or a list"},
+      {"versions: newest",
+       "versions: expected latest, {latest: <number>}, all or a list"},
+      {"versions: []",
+       "versions: expected latest, {latest: <number>}, all or a list"},
       {"versions: [1, 1]", "versions[1]: expected every version once"},
       {"versions: [0]", "versions[0]: expected an integer from 1 up, got 0"},
       {"dimensions: [a]", "1: dimensions: expected a map, got a list of 1"},
@@ -452,6 +454,8 @@ TEST(ChooseVersionsTest, Table) {
       {"", {1, 2, 10}, {10}},
       {"", {}, {}},
       {"versions: latest", {2, 1}, {2}},
+      {"versions: {latest: 2}", {3, 1, 2}, {2, 3}},
+      {"versions: {latest: 9}", {3, 1}, {1, 3}},
       {"versions: all", {2, 1}, {1, 2}},
       {"versions: [2, 1]", {1, 2, 3}, {1, 2}},
       {"versions: [1, 7]", {1}, {1, 7}},
@@ -463,7 +467,9 @@ TEST(ChooseVersionsTest, Table) {
     ASSERT_TRUE(chosen.ok()) << chosen.status();
     EXPECT_EQ(*chosen, c.chosen) << c.yaml;
   }
-  for (const char* yaml : {"versions: none", "versions: [x]", "["}) {
+  for (const char* yaml :
+       {"versions: none", "versions: [x]", "versions: {latest: 0}",
+        "versions: {newest: 2}", "versions: {}", "["}) {
     EXPECT_EQ(ChooseVersions(yaml, kPath, {1}).status().code(),
               absl::StatusCode::kInvalidArgument)
         << yaml;

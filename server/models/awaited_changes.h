@@ -1,0 +1,54 @@
+// Loads and unloads that somebody asked for and waits for: who does is told
+// what became of it, once.
+//
+// Not thread-safe: of the lifecycle thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "models/version_state.h"
+
+namespace stoker {
+
+// A version as far as somebody who waits for its model cares.
+struct VersionOutcome {
+  std::string_view model;
+  int64_t version = 0;
+  VersionState state = VersionState::kNew;
+  bool wanted = true;
+  std::string_view reason;
+};
+
+class AwaitedChanges {
+ public:
+  // OK, or why not. Must not block.
+  using Done = std::function<void(const absl::Status&)>;
+
+  // Told when each wanted version of the model serves or has failed.
+  void AwaitLoad(std::string model, Done done);
+  // Told at the next Settle, whatever comes of it.
+  void AwaitPublication(Done done);
+  // The model was unloaded: who waits for a load of it is told so.
+  void EndLoads(std::string_view model);
+
+  // After each publication.
+  void Settle(absl::Span<const VersionOutcome> versions);
+  // Ends all with that.
+  void EndAll(const absl::Status& status);
+
+ private:
+  struct Load {
+    std::string model;
+    Done done;
+  };
+  std::vector<Load> loads_;
+  std::vector<Done> others_;
+};
+
+}  // namespace stoker

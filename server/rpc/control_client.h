@@ -1,0 +1,21 @@
+// Asks a server to load or unload a model: the client's side of this room.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace stoker {
+
+// Returns when the model's versions serve; else the server's code and text,
+// UNAVAILABLE when it can't be reached or doesn't let itself be asked,
+// DEADLINE_EXCEEDED when it isn't done in time, and goes on. `address`:
+// host:port.
+absl::Status LoadModel(const std::string& address, const std::string& model,
+                       absl::Duration timeout);
+// Returns when no new request finds the model.
+absl::Status UnloadModel(const std::string& address, const std::string& model,
+                         absl::Duration timeout);
+
+}  // namespace stoker
