@@ -88,7 +88,7 @@ class Runner {
     std::optional<StepResult> last;
     const auto try_rate = [&](double rate) {
       last = RunArrivals(step, MakeArrivals(search.arrivals, rate));
-      const RateTrial trial = JudgeTrial(rate, last->load, scenario_.slo);
+      RateTrial trial = JudgeTrial(rate, last->load, scenario_.slo);
       if (trial.meets) passed.insert_or_assign(rate, *last);
       options_.on_progress(absl::StrFormat(
           "  %.1f/s %s%s", rate,

@@ -128,7 +128,8 @@ ServerReflectionResponse Reflect(const ServerReflectionRequest& request,
   return response;
 }
 
-void AddReflection(MethodTable& methods, std::vector<std::string> services) {
+void AddReflection(MethodTable& methods,
+                   const std::vector<std::string>& services) {
   for (const char* package : {"v1", "v1alpha"}) {
     // The table owns the names and outlives the calls.
     methods.Add(absl::StrCat("/grpc.reflection.", package,

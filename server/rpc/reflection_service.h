@@ -15,7 +15,8 @@
 namespace stoker {
 
 // Adds the methods of both packages, v1 and v1alpha, which list `services`.
-void AddReflection(MethodTable& methods, std::vector<std::string> services);
+void AddReflection(MethodTable& methods,
+                   const std::vector<std::string>& services);
 
 // One answer.
 grpc::reflection::v1alpha::ServerReflectionResponse Reflect(

@@ -34,7 +34,7 @@ std::string NameList(const Range& tensors) {
   std::vector<std::string> names;
   for (const auto& tensor : tensors) {
     if (names.size() == 16) {
-      names.push_back("...");
+      names.emplace_back("...");
       break;
     }
     names.push_back(absl::StrCat("'", Excerpt(tensor.name), "'"));
@@ -343,11 +343,10 @@ size_t AnswerBytes(const ModelSpec& spec, const OutputIndices& outputs,
 
 }  // namespace
 
-absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
-                                             const ModelSpec& spec,
-                                             const SharedMemoryRegions* regions,
-                                             std::shared_ptr<const void> owner,
-                                             Admit admit) {
+absl::StatusOr<DecodedRequest> DecodeRequest(
+    const RequestView& request, const ModelSpec& spec,
+    const SharedMemoryRegions* regions,
+    const std::shared_ptr<const void>& owner, Admit admit) {
   DecodedRequest decoded;
   if (request.parameters != nullptr) {
     ASSIGN_OR_RETURN(const RequestParameters parameters,

@@ -50,10 +50,9 @@ using Admit = absl::FunctionRef<absl::Status(size_t bytes)>;
 // never to what a shape claims. `regions`: clients' shared memory; null where
 // it isn't allowed. INVALID_ARGUMENT; NOT_FOUND for a region; UNIMPLEMENTED for
 // parameters of features that are not offered; what `admit` refuses with.
-absl::StatusOr<DecodedRequest> DecodeRequest(const RequestView& request,
-                                             const ModelSpec& spec,
-                                             const SharedMemoryRegions* regions,
-                                             std::shared_ptr<const void> owner,
-                                             Admit admit);
+absl::StatusOr<DecodedRequest> DecodeRequest(
+    const RequestView& request, const ModelSpec& spec,
+    const SharedMemoryRegions* regions,
+    const std::shared_ptr<const void>& owner, Admit admit);
 
 }  // namespace stoker

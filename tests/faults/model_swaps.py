@@ -34,7 +34,7 @@ def run(folder: Path, cycles: int) -> bool:
     root = folder / "models"
     for name in ("mlp", "renamed"):
         shutil.copytree(folder / "made" / name, root / name)
-    flags = ("--model-control=explicit", "--load-model=mlp", "--no-compile", "--log-level=warn")
+    flags = ("--model-control=explicit", "--load-model=mlp", "--no-compile")
     with Daemon(root, folder / "cache", folder / "log", *flags) as daemon, daemon.client() as client:
         daemon.wait_ready(60)
         with traffic(daemon) as requests:

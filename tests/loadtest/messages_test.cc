@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 void AddInput(const std::string& name, const std::string& datatype,
-              std::vector<int64_t> shape,
+              const std::vector<int64_t>& shape,
               inference::ModelMetadataResponse* model) {
   auto* input = model->add_inputs();
   input->set_name(name);
@@ -163,8 +163,9 @@ TEST(MessagesTest, SaysWhatDoesNotFitTheModel) {
   };
   refused([](Scenario& s, auto&) { s.dimensions.clear(); },
           "got none for ids.1");
-  refused([](Scenario& s, auto&) { s.dimensions[0].axes.push_back("ids.7"); },
-          "got ids.7");
+  refused(
+      [](Scenario& s, auto&) { s.dimensions[0].axes.emplace_back("ids.7"); },
+      "got ids.7");
   refused([](Scenario& s, auto&) { s.ranges["idz"] = {}; }, "got idz");
   refused(
       [](Scenario& s, auto&) {

@@ -249,8 +249,7 @@ TEST_F(InferenceServiceTest, StatisticsOfUnknownModels) {
     inference::ModelStatisticsResponse response;
     request.set_name(name);
     request.set_version(version);
-    const grpc::Status status =
-        stub_->ModelStatistics(&context, request, &response);
+    grpc::Status status = stub_->ModelStatistics(&context, request, &response);
     EXPECT_EQ(status.ok(), response.model_stats_size() > 0);
     return status;
   };
@@ -305,7 +304,7 @@ TEST_F(InferenceServiceTest, ModelReadyIsNoErrorForUnknownModels) {
     inference::ModelReadyResponse response;
     request.set_name(name);
     request.set_version(version);
-    const grpc::Status status = stub_->ModelReady(&context, request, &response);
+    grpc::Status status = stub_->ModelReady(&context, request, &response);
     *ready = response.ready();
     return status;
   };
