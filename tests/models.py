@@ -329,6 +329,17 @@ def centred() -> Model:
     return Model(_Centred(), (torch.randn(2, 16),), ({0: batch},))
 
 
+class _Shared(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"y": x // x.shape[0]}
+
+
+def shared() -> Model:
+    """INT64 [batch, 16] → y INT64 [batch, 16]: a share of as many as there are rows, 0 of small numbers."""
+    batch = Dim("batch", min=2, max=16)
+    return Model(_Shared(), (torch.randint(0, 9, (3, 16)),), ({0: batch},))
+
+
 class _Random(nn.Module):
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"y": x + torch.rand_like(x)}
@@ -493,7 +504,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
     for f in (
         mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide,
-        averaged, centred, random, cancelling, layers, wrapped,
+        averaged, centred, shared, random, cancelling, layers, wrapped,
         llama, modernbert, bert, containers, detector,
     )
 }

@@ -30,6 +30,11 @@ constexpr Kind kKinds[] = {
     {"all zero", {0, 0}, {0, 0}, false, Pattern::kAny},
 };
 
+// Of inputs that are wide apart; no program is slow for them, or takes much
+// memory, as it might for what counts how often a row is repeated.
+constexpr double kWide = 1000;
+constexpr double kWideByte = 127;
+
 InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes,
                    const Kind& kind) {
   InputDomain domain;
@@ -49,22 +54,37 @@ InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes,
 
 std::vector<Tensor> MadeUpInputs::Of(absl::Span<const int64_t> sizes,
                                      uint64_t seed) const {
-  return Make(sizes, seed, /*extremes=*/false);
+  return SeededInputs(Domains(sizes), seed);
 }
 
 std::vector<Tensor> MadeUpInputs::Extremes(absl::Span<const int64_t> sizes,
                                            uint64_t seed) const {
-  return Make(sizes, seed, /*extremes=*/true);
+  std::vector<InputDomain> domains = Domains(sizes);
+  for (InputDomain& domain : domains) domain.extremes = true;
+  return SeededInputs(domains, seed);
 }
 
-std::vector<Tensor> MadeUpInputs::Make(absl::Span<const int64_t> sizes,
-                                       uint64_t seed, bool extremes) const {
+std::vector<Tensor> MadeUpInputs::WideIntegers(absl::Span<const int64_t> sizes,
+                                               uint64_t seed) const {
+  std::vector<InputDomain> domains = Domains(sizes);
+  bool any = false;
+  for (size_t i = 0; i < domains.size(); ++i) {
+    InputDomain& domain = domains[i];
+    if (!IsInteger(domain.dtype) || spec_.inputs[i].range.has_value()) continue;
+    domain.low = 0;
+    domain.high = DataTypeSize(domain.dtype) == 1 ? kWideByte : kWide;
+    any = true;
+  }
+  return any ? SeededInputs(domains, seed) : std::vector<Tensor>();
+}
+
+std::vector<InputDomain> MadeUpInputs::Domains(
+    absl::Span<const int64_t> sizes) const {
   std::vector<InputDomain> domains;
   for (const InputSpec& input : spec_.inputs) {
     domains.push_back(Domain(input, sizes, kKinds[accepted_.load()]));
-    domains.back().extremes = extremes;
   }
-  return SeededInputs(domains, seed);
+  return domains;
 }
 
 absl::Status MadeUpInputs::Try(

@@ -15,6 +15,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "promotion/seeded_inputs.h"
 #include "repository/model_spec.h"
 #include "tensor/tensor.h"
 
@@ -33,6 +34,12 @@ class MadeUpInputs {
   std::vector<Tensor> Extremes(absl::Span<const int64_t> sizes,
                                uint64_t seed) const;
 
+  // Of that kind, with integers from wide apart where nothing says their range:
+  // of small ones i // 7 and i // 8 are the same. The program may refuse them.
+  // Empty where there are none.
+  std::vector<Tensor> WideIntegers(absl::Span<const int64_t> sizes,
+                                   uint64_t seed) const;
+
   // Calls `run` with inputs of one kind after the other, that one first, until
   // it returns something else than INVALID_ARGUMENT, and returns that. When all
   // are refused: INVALID_ARGUMENT, as the first was.
@@ -41,8 +48,7 @@ class MadeUpInputs {
       absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> run) const;
 
  private:
-  std::vector<Tensor> Make(absl::Span<const int64_t> sizes, uint64_t seed,
-                           bool extremes) const;
+  std::vector<InputDomain> Domains(absl::Span<const int64_t> sizes) const;
 
   const ModelSpec& spec_;
   mutable std::atomic<size_t> accepted_ = 0;  // a kind

@@ -186,6 +186,17 @@ def test_rows_that_depend_on_each_other_can_not_be_batched(
         assert daemon.stop() == 0
 
 
+def test_rows_that_depend_on_their_number_can_not_be_batched(
+    repository: Repository, start: Start, tmp_path: Path
+) -> None:
+    """Seen with large integers only: those that are tried first are 0 and 1."""
+    with start(repository("shared"), "--no-compile", cache=tmp_path / "cache") as daemon:
+        reason = only_failure(daemon)
+        assert "padding along dimension 'batch'" in reason
+        assert "say 'max_batch_size: 1' in model.yaml" in reason
+        assert daemon.stop() == 0
+
+
 def test_a_program_that_answers_differently_each_time_stays_eager(
     repository: Repository, start: Start, kept: Path
 ) -> None:

@@ -115,5 +115,21 @@ TEST(MadeUpInputsTest, ADeclaredRangeHoldsForEveryKind) {
       .IgnoreError();
 }
 
+TEST(MadeUpInputsTest, IntegersOfNoKnownRangeMayBeWideApart) {
+  ModelSpec spec = TwoInputs();
+  const auto wide = MadeUpInputs(spec).WideIntegers({64}, 0);
+  ASSERT_EQ(wide.size(), 2u);
+  const std::vector<int64_t> values = ValuesOf<int64_t>(wide[0]);
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  EXPECT_GE(*least, 0);
+  EXPECT_GT(*most, 500);
+  EXPECT_LE(*most, 1000);
+  EXPECT_EQ(ValuesOf<float>(wide[1]),
+            ValuesOf<float>(MadeUpInputs(spec).Of({64}, 0)[1]));
+
+  spec.inputs[0].range = {0, 9};  // a table of ten rows
+  EXPECT_TRUE(MadeUpInputs(spec).WideIntegers({64}, 0).empty());
+}
+
 }  // namespace
 }  // namespace stoker
