@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <filesystem>
@@ -14,6 +15,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/absl_view.h"
 #include "base/files.h"
 #include "base/status_macros.h"
 
@@ -24,6 +28,8 @@ constexpr int64_t kMaxYamlBytes = 1 << 20;
 constexpr size_t kMaxModelName = 128;
 constexpr char kProgramFile[] = "model.pt2";
 constexpr char kYamlFile[] = "model.yaml";
+constexpr char kLabelsFile[] = "labels.txt";
+constexpr int64_t kMaxLabelsBytes = 16 << 20;
 
 // What a file looked like: enough to notice that it was replaced or rewritten.
 using Stamp = std::tuple<dev_t, ino_t, off_t, decltype(timespec::tv_sec), long>;
@@ -94,18 +100,34 @@ struct ModelFolder {
                      : absl::StrCat(path, "/", version, "/", kProgramFile);
   }
   std::string YamlPath() const { return absl::StrCat(path, "/", kYamlFile); }
+  std::string LabelsPath() const {
+    return absl::StrCat(path, "/", kLabelsFile);
+  }
 };
 
-// Text of the model's model.yaml; empty when it has none.
-absl::StatusOr<std::string> ReadYaml(const std::string& path) {
+// Text of one of the model's files; empty when it has none.
+absl::StatusOr<std::string> ReadText(const std::string& path,
+                                     int64_t max_bytes) {
   if (!Exists(path)) return std::string();
   RETURN_IF_ERROR(CheckRegular(path));
   ASSIGN_OR_RETURN(const int64_t bytes, Files::Real().Size(path));
-  if (bytes > kMaxYamlBytes) {
+  if (bytes > max_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected at most ", kMaxYamlBytes, " bytes, got ", bytes));
+        path, ": expected at most ", max_bytes, " bytes, got ", bytes));
   }
   return Files::Real().Read(path);
+}
+
+// A label is a line; null when there are none.
+std::shared_ptr<const std::vector<std::string>> SplitLabels(
+    std::string_view text) {
+  if (text.empty()) return nullptr;
+  auto labels = std::make_shared<std::vector<std::string>>();
+  for (absl::string_view line : absl::StrSplit(Absl(text), '\n')) {
+    labels->emplace_back(absl::StripSuffix(line, "\r"));
+  }
+  if (labels->back().empty()) labels->pop_back();  // behind the last line
+  return labels;
 }
 
 // Version folders that hold a program. One without is being filled, or is not a
@@ -135,6 +157,9 @@ absl::StatusOr<std::shared_ptr<const ModelSpec>> ReadSpec(
   spec.version = version;
   spec.devices = {default_device};
   RETURN_IF_ERROR(ApplyModelYaml(yaml, model.YamlPath(), spec));
+  ASSIGN_OR_RETURN(const std::string labels,
+                   ReadText(model.LabelsPath(), kMaxLabelsBytes));
+  spec.labels = SplitLabels(labels);
   return std::make_shared<const ModelSpec>(std::move(spec));
 }
 
@@ -147,9 +172,10 @@ bool IsLasting(const absl::Status& status) {
 }  // namespace
 
 struct ModelRepository::Impl {
-  // A version as it was read, and what its two files looked like just before.
+  // A version as it was read, and what its program, model.yaml and labels
+  // looked like just before.
   struct Known {
-    std::pair<std::optional<Stamp>, std::optional<Stamp>> stamps;
+    std::array<std::optional<Stamp>, 3> stamps;
     absl::StatusOr<std::shared_ptr<const ModelSpec>> spec;
   };
   using KnownVersions = std::map<std::pair<std::string, int64_t>, Known>;
@@ -192,7 +218,8 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
   // time.
   mode_t mode = 0;
   const std::optional<Stamp> yaml_stamp = StampOf(model.YamlPath(), mode);
-  absl::StatusOr<std::string> yaml = ReadYaml(model.YamlPath());
+  const std::optional<Stamp> labels_stamp = StampOf(model.LabelsPath(), mode);
+  absl::StatusOr<std::string> yaml = ReadText(model.YamlPath(), kMaxYamlBytes);
   if (!yaml.ok()) return fail(yaml.status());
   absl::StatusOr<std::vector<int64_t>> found = FindVersions(model);
   if (!found.ok()) return fail(found.status());
@@ -207,7 +234,7 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
 
   for (int64_t version : *wanted) {
     const std::string path = model.ProgramPath(version);
-    const std::pair stamps(StampOf(path, mode), yaml_stamp);
+    const std::array stamps{StampOf(path, mode), yaml_stamp, labels_stamp};
     const auto last = known.find({path, version});
     if (last != known.end() && last->second.stamps == stamps &&
         IsLasting(last->second.spec.status())) {

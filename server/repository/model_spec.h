@@ -135,6 +135,9 @@ struct ModelSpec {
 
   std::vector<InputSpec> inputs;  // in the program's flat order
   std::vector<OutputSpec> outputs;
+  // labels.txt beside model.yaml: what an output's elements along its last
+  // axes stand for, by index. Null: there is none.
+  std::shared_ptr<const std::vector<std::string>> labels;
   std::vector<DimensionSpec> dimensions;
   // The dimension that is axis 0 of every input and output; unset: requests are
   // never batched together and max_batch_size is 0 on the wire.

@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "metrics/outcome.h"
+#include "rpc/classification.h"
 #include "rpc/model_service.h"
 #include "rpc/shared_tensors.h"
 
@@ -87,6 +88,7 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
                     [this](size_t bytes) { return ticket_.Take(bytes); }));
   outputs_ = std::move(decoded.outputs);
   shared_outputs_ = std::move(decoded.shared_outputs);
+  classes_ = std::move(decoded.classes);
   rows_ = decoded.rows;
   const bool copied = std::none_of(
       decoded.inputs.begin(), decoded.inputs.end(),
@@ -137,6 +139,11 @@ void InferCall::HandOver(Result result) {
 
 absl::Status InferCall::WriteAnswer(const ModelSpec& spec, InferResult& result,
                                     grpc::ByteBuffer& message) const {
+  for (size_t i = 0; i < classes_.size(); ++i) {
+    if (classes_[i] == 0) continue;
+    Tensor& output = result.outputs[static_cast<size_t>(outputs_[i])];
+    ASSIGN_OR_RETURN(output, Classify(spec, outputs_[i], output, classes_[i]));
+  }
   RETURN_IF_ERROR(WriteSharedOutputs(spec, shared_outputs_, outputs_,
                                      absl::MakeSpan(result.outputs)));
   return EncodeResponse(spec, id_.has_value() ? *id_ : request_.view().id,

@@ -110,6 +110,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   bool queued_ = false;
   OutputIndices outputs_;
   std::vector<SharedMemoryRange> shared_outputs_;
+  std::vector<size_t> classes_;
   int64_t rows_ = 1;
   // The call itself while its task is with the batcher, which gets no more than
   // a pointer: that much a std::function holds without memory of its own.

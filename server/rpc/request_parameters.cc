@@ -106,6 +106,7 @@ absl::StatusOr<RequestParameters> ParseRequestParameters(
 
 absl::StatusOr<TensorParameters> ParseTensorParameters(
     absl::string_view tensor, const ParameterMap& parameters) {
+  TensorParameters parsed;
   std::optional<std::string_view> region;
   std::optional<uint64_t> offset;
   std::optional<uint64_t> byte_size;
@@ -120,13 +121,9 @@ absl::StatusOr<TensorParameters> ParseTensorParameters(
     } else if (name == "shared_memory_byte_size") {
       ASSIGN_OR_RETURN(byte_size, Unsigned(name, value, tensor));
     } else if (name == "classification") {
-      return absl::UnimplementedError(absl::StrCat(
-          tensor,
-          ": parameter 'classification' is not supported, the whole tensor "
-          "is returned without it"));
+      ASSIGN_OR_RETURN(parsed.classes, Unsigned(name, value, tensor));
     }
   }
-  TensorParameters parsed;
   if (!region.has_value()) {
     if (!offset.has_value() && !byte_size.has_value()) return parsed;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -138,6 +135,12 @@ absl::StatusOr<TensorParameters> ParseTensorParameters(
   if (!byte_size.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("must specify 'shared_memory_byte_size' along with "
+                     "'shared_memory_region' parameter for ",
+                     tensor));
+  }
+  if (parsed.classes > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'classification' can not be specified with "
                      "'shared_memory_region' parameter for ",
                      tensor));
   }

@@ -2,6 +2,7 @@
 // here, which are refused, and which are ignored.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -38,11 +39,13 @@ struct SharedMemoryParameters {
 
 struct TensorParameters {
   std::optional<SharedMemoryParameters> shared_memory;
+  // Of an output: so many of the largest elements are wanted; 0: all as it is.
+  size_t classes = 0;
 };
 
 // Of one input or requested output; views of `parameters`. `tensor` is
-// "input 'ids'". INVALID_ARGUMENT: a value of the wrong type, or a part of the
-// shared memory's without the others. UNIMPLEMENTED: classification.
+// "input 'ids'". INVALID_ARGUMENT: a value of the wrong type, a part of the
+// shared memory's without the others, or classes in shared memory.
 absl::StatusOr<TensorParameters> ParseTensorParameters(
     absl::string_view tensor, const ParameterMap& parameters);
 

@@ -42,8 +42,12 @@ class ResponseEncoder {
  public:
   ResponseEncoder(const ModelSpec& spec, std::string_view id,
                   absl::Span<const int> outputs,
-                  absl::Span<const Tensor> tensors)
-      : spec_(spec), id_(id), outputs_(outputs), tensors_(tensors) {
+                  absl::Span<const Tensor> tensors, AnswerForm form)
+      : spec_(spec),
+        id_(id),
+        outputs_(outputs),
+        tensors_(tensors),
+        form_(form) {
     char* const begin = version_text_;
     const char* const end =
         std::to_chars(begin, begin + sizeof(version_text_), spec.version).ptr;
@@ -52,7 +56,8 @@ class ResponseEncoder {
 
   // Of the ModelInferResponse.
   size_t Size() const {
-    size_t size = TextSize(spec_.name) + TextSize(version_) + TextSize(id_);
+    size_t size = TextSize(spec_.name) + TextSize(version_) + TextSize(id_) +
+                  Parameters().size();
     for (const int index : outputs_) {
       size += DelimitedSize(OutputSize(index)) +
               DelimitedSize(tensors_[index].byte_size);
@@ -61,15 +66,15 @@ class ResponseEncoder {
   }
 
   // `size` is Size().
-  grpc::ByteBuffer Encode(size_t size, AnswerForm form) const {
+  grpc::ByteBuffer Encode(size_t size) const {
     size_t written = size;
     for (const int index : outputs_) {
       if (IsShared(tensors_[index])) written -= tensors_[index].byte_size;
     }
-    if (form == AnswerForm::kStream) written += PrefixSize(size);
+    if (form_ == AnswerForm::kStream) written += PrefixSize(size);
     const grpc::Slice memory(written);
     FieldWriter writer(const_cast<uint8_t*>(memory.begin()));
-    if (form == AnswerForm::kStream) {
+    if (form_ == AnswerForm::kStream) {
       writer.Prefix(ModelStreamInferResponse::kInferResponseFieldNumber, size);
     }
     WriteHead(writer);
@@ -77,6 +82,19 @@ class ResponseEncoder {
   }
 
  private:
+  // The serialised field. In a stream Triton's clients look there for whether
+  // more answers come to the request, and here none does.
+  const std::string& Parameters() const {
+    static const auto* const none = new std::string();
+    static const auto* const final_response = [] {
+      ModelInferResponse response;
+      (*response.mutable_parameters())["triton_final_response"].set_bool_param(
+          true);
+      return new std::string(response.SerializeAsString());
+    }();
+    return form_ == AnswerForm::kStream ? *final_response : *none;
+  }
+
   size_t OutputSize(int index) const {
     const Shape& shape = tensors_[index].shape;
     const size_t shape_size =
@@ -90,6 +108,7 @@ class ResponseEncoder {
     writer.Text(ModelInferResponse::kModelNameFieldNumber, spec_.name);
     writer.Text(ModelInferResponse::kModelVersionFieldNumber, version_);
     writer.Text(ModelInferResponse::kIdFieldNumber, id_);
+    writer.Content(Parameters().data(), Parameters().size());
     for (const int index : outputs_) {
       writer.Prefix(ModelInferResponse::kOutputsFieldNumber, OutputSize(index));
       writer.Text(OutputFields::kNameFieldNumber, spec_.outputs[index].name);
@@ -134,6 +153,7 @@ class ResponseEncoder {
   const std::string_view id_;
   const absl::Span<const int> outputs_;
   const absl::Span<const Tensor> tensors_;
+  const AnswerForm form_;
   char version_text_[20];  // the longest int64
   std::string_view version_;
 };
@@ -144,7 +164,7 @@ absl::Status EncodeResponse(const ModelSpec& spec, std::string_view id,
                             absl::Span<const int> outputs,
                             absl::Span<const Tensor> tensors, AnswerForm form,
                             grpc::ByteBuffer& message) {
-  const ResponseEncoder encoder(spec, id, outputs, tensors);
+  const ResponseEncoder encoder(spec, id, outputs, tensors, form);
   const size_t size = encoder.Size();
   constexpr size_t kWrapperBytes = 16;
   constexpr size_t kMaxBytes =
@@ -155,7 +175,7 @@ absl::Status EncodeResponse(const ModelSpec& spec, std::string_view id,
                      " bytes, expected at most ", kMaxBytes,
                      "; request fewer outputs or rows"));
   }
-  grpc::ByteBuffer encoded = encoder.Encode(size, form);
+  grpc::ByteBuffer encoded = encoder.Encode(size);
   message.Swap(&encoded);
   return absl::OkStatus();
 }

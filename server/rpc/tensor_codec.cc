@@ -13,6 +13,7 @@
 #include "repository/model_spec.h"
 #include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
+#include "rpc/requested_outputs.h"
 #include "rpc/shared_tensors.h"
 #include "rpc/typed_contents.h"
 
@@ -285,30 +286,6 @@ absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
                  "' for model '", spec.name, "' in request.");
 }
 
-absl::StatusOr<OutputIndices> SelectOutputs(const RequestView& request,
-                                            const ModelSpec& spec) {
-  OutputIndices selected;
-  if (request.outputs.empty()) {
-    for (size_t i = 0; i < spec.outputs.size(); ++i)
-      selected.push_back(static_cast<int>(i));
-    return selected;
-  }
-  for (const RequestView::Output& output : request.outputs) {
-    const int index = IndexOf(spec.outputs, output.name);
-    if (index < 0) {
-      return Invalid("unexpected inference output '", Excerpt(output.name),
-                     "' for model '", spec.name, "'");
-    }
-    if (std::find(selected.begin(), selected.end(), index) != selected.end()) {
-      return Invalid("output '", Absl(output.name),
-                     "' is requested more than once for model '", spec.name,
-                     "'");
-    }
-    selected.push_back(index);
-  }
-  return selected;
-}
-
 size_t ScatteredBytes(const RequestView& request) {
   size_t bytes = 0;
   for (const RawContents& raw : request.raw_input_contents) {
@@ -355,6 +332,8 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
     decoded.priority = parameters.priority;
   }
   ASSIGN_OR_RETURN(decoded.outputs, SelectOutputs(request, spec));
+  ASSIGN_OR_RETURN(decoded.classes,
+                   SelectClasses(request, spec, decoded.outputs));
 
   ASSIGN_OR_RETURN(const Positions positions, MatchInputs(request, spec));
   ASSIGN_OR_RETURN(SharedTensors shared, FindSharedTensors(request, regions));

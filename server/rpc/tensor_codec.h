@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "rpc/request_reader.h"
+#include "rpc/requested_outputs.h"
 #include "rpc/shared_memory.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
@@ -22,9 +23,6 @@
 namespace stoker {
 
 struct ModelSpec;
-
-// Of a model, in the order of the answer.
-using OutputIndices = absl::InlinedVector<int, 4>;
 
 struct DecodedRequest {
   std::vector<Tensor>
@@ -35,6 +33,9 @@ struct DecodedRequest {
   // Where to write each of these outputs instead of sending it; a null region:
   // it is sent. Empty: all are.
   std::vector<SharedMemoryRange> shared_outputs;
+  // How many of the largest elements each of these outputs is answered by; 0:
+  // by all. Empty: all are.
+  std::vector<size_t> classes;
   absl::Duration timeout = absl::InfiniteDuration();  // in the queue
   uint64_t priority = 0;  // in the queue; 0: the model's default
 };

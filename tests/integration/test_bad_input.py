@@ -130,6 +130,12 @@ def in_shared_memory() -> Request:
     return request
 
 
+def negative_classification() -> Request:
+    request = tensor_parameter("outputs", "classification")
+    request.outputs[0].parameters["classification"].int64_param = -1
+    return request
+
+
 UNKNOWN = "Request for unknown model: "
 VERSION = "failed to get model version from specified version string '"
 DATATYPE = "inference input 'x' data-type is '{}', but model 'mlp' expects 'FP32'"
@@ -295,9 +301,9 @@ OTHER: list[tuple[str, Request, str, StatusCode]] = [
     ),
     (
         "classification",
-        tensor_parameter("outputs", "classification"),
-        "output 'y': parameter 'classification' is not supported",
-        StatusCode.UNIMPLEMENTED,
+        negative_classification(),
+        "invalid value for 'classification' parameter for output 'y', expected 0 or more, got -1",
+        StatusCode.INVALID_ARGUMENT,
     ),
 ]  # fmt: skip
 

@@ -19,7 +19,7 @@ LINE = re.compile(r"^(?P<line>\S.*?) +# (?P<method>\w+): (?P<outcome>\w+)$", re.
 LINES = [(found["method"], found["line"], found["outcome"]) for found in LINE.finditer("\n".join(BLOCKS))]
 
 # The manual's model and its inputs, as tests/models.py has them.
-NAMES = {"minilm": "tokens", "input_ids": "ids", "attention_mask": "mask"}
+NAMES = {"minilm": "tokens", "input_ids": "ids", "attention_mask": "mask", "sentence_embedding": "pooled"}
 
 
 def here(text: str, address: str) -> str:

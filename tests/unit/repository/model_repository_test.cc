@@ -124,6 +124,27 @@ TEST_F(ModelRepositoryTest, OneModelIsReadAlone) {
   EXPECT_THAT(*repository_->PollModel("../b"), IsEmpty());
 }
 
+TEST_F(ModelRepositoryTest, Labels) {
+  AddProgram("m/1");
+  AddProgram("m/2");
+  AddFile("m/model.yaml", "versions: all\n");
+  Open();
+  const RepositorySnapshot without = Poll();
+  EXPECT_EQ((*without[0].spec)->labels, nullptr);
+  AddFile("m/labels.txt", "cat\r\n\ndog: large\n");
+  const RepositorySnapshot with = Poll();
+  EXPECT_THAT(*(*with[0].spec)->labels, ElementsAre("cat", "", "dog: large"));
+  EXPECT_THAT(*(*with[1].spec)->labels, ElementsAre("cat", "", "dog: large"));
+  EXPECT_EQ(*Poll()[0].spec, *with[0].spec);
+  AddFile("m/labels.txt", "cat\ndog");
+  EXPECT_THAT(*(*Poll()[0].spec)->labels, ElementsAre("cat", "dog"));
+  AddFile("m/labels.txt", std::string((16 << 20) + 1, 'x'));
+  EXPECT_THAT(Lines(Poll()),
+              ElementsAre("m:1 INVALID_ARGUMENT", "m:2 INVALID_ARGUMENT"));
+  fs::remove(root_ / "m/labels.txt");
+  EXPECT_THAT(Lines(Poll()), ElementsAre("m:1 OK", "m:2 OK"));
+}
+
 TEST_F(ModelRepositoryTest, WhatIsNotAVersionIsPassedOver) {
   AddProgram("m/1");
   AddProgram("m/01");

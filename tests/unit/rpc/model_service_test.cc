@@ -33,7 +33,7 @@ TEST(ServerMetadata, AnnouncesOnlyWhatWorks) {
   EXPECT_THAT(response.extensions(), Contains("model_configuration"));
   for (const char* missing :
        {"system_shared_memory", "cuda_shared_memory", "trace", "logging",
-        "sequence", "classification", "schedule_policy"}) {
+        "sequence", "schedule_policy"}) {
     EXPECT_THAT(response.extensions(), Not(Contains(missing)));
   }
   FillServerMetadata("stoker", "0.1.0", /*shared_memory=*/true, &response);

@@ -169,6 +169,9 @@ TEST(EncodeResponse, EqualsGeneratedCode) {
     EXPECT_EQ(Joined(*unary), expected.SerializeAsString());
     ModelStreamInferResponse wrapped;
     *wrapped.mutable_infer_response() = expected;
+    (*wrapped.mutable_infer_response()
+          ->mutable_parameters())["triton_final_response"]
+        .set_bool_param(true);
     const auto stream = Encode(spec, id, outputs, tensors, AnswerForm::kStream);
     ASSERT_TRUE(stream.ok());
     EXPECT_EQ(Joined(*stream), wrapped.SerializeAsString());

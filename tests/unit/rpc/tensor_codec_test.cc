@@ -53,6 +53,18 @@ TEST(DecodeRequest, AllOutputsInTheModelsOrderUnlessAsked) {
   EXPECT_THAT(Decode(request)->outputs, ElementsAre(1, 0));
 }
 
+TEST(DecodeRequest, ClassesOfTheOutputsThatWantThem) {
+  ModelInferRequest request = TextRequest(1, 1);
+  request.add_outputs()->set_name("length");
+  EXPECT_TRUE(Decode(request)->classes.empty());
+  auto* output = request.add_outputs();
+  output->set_name("embedding");
+  (*output->mutable_parameters())["classification"].set_int64_param(3);
+  EXPECT_THAT(Decode(request)->classes, ElementsAre(0, 3));
+  (*output->mutable_parameters())["classification"].set_int64_param(0);
+  EXPECT_TRUE(Decode(request)->classes.empty());
+}
+
 TEST(DecodeRequest, ModelWithoutInputsTakesNone) {
   ModelSpec spec;
   spec.name = "constant";
@@ -288,10 +300,19 @@ const std::vector<Fault>& Faults() {
        [](auto& r) {
          auto* output = r.add_outputs();
          output->set_name("length");
-         (*output->mutable_parameters())["classification"].set_int64_param(3);
+         (*output->mutable_parameters())["classification"].set_string_param(
+             "3");
        },
-       "output 'length': parameter 'classification' is not supported",
-       absl::StatusCode::kUnimplemented},
+       "invalid value type for 'classification' parameter for output "
+       "'length'"},
+      {"NegativeClassification",
+       [](auto& r) {
+         auto* output = r.add_outputs();
+         output->set_name("length");
+         (*output->mutable_parameters())["classification"].set_int64_param(-1);
+       },
+       "invalid value for 'classification' parameter for output 'length', "
+       "expected 0 or more, got -1"},
       {"Sequence",
        [](auto& r) {
          (*r.mutable_parameters())["sequence_id"].set_int64_param(7);
