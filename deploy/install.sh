@@ -12,7 +12,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 packages=(
   build-essential ca-certificates ccache cmake git ninja-build pkg-config unzip
-  libabsl-dev libcivetweb-dev libcli11-dev libgmock-dev libgrpc++-dev libgrpc-dev libgtest-dev
+  libabsl-dev libcivetweb-dev libcli11-dev libgmock-dev libgrpc++-dev libgrpc-dev libgtest-dev libnghttp2-dev
   libprotobuf-dev libspdlog-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   python3 python3-dev python3-venv

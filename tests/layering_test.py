@@ -71,6 +71,7 @@ FENCED = (
            frozenset({"runner"})),
     Fenced("gRPC or protobuf", re.compile(r"(grpc|grpcpp|google/protobuf)/|.*\.pb\.h$"),
            frozenset({"rpc", "main"})),
+    Fenced("nghttp2", re.compile(r"nghttp2/"), frozenset({"wire"})),
     Fenced("prometheus-cpp or civetweb", re.compile(r"prometheus/|(civetweb|CivetServer)\.h"), frozenset({"metrics"})),
 )
 
@@ -344,6 +345,7 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("batching/x.cc", "#include <grpcpp/server.h>", "gRPC or protobuf stays in main, rpc"),
         ("models/x.cc", '#include "grpc_service.pb.h"', "gRPC or protobuf stays in main, rpc"),
         ("models/x.cc", "#include <google/protobuf/message.h>", "gRPC or protobuf stays in main, rpc"),
+        ("rpc/x.cc", "#include <nghttp2/nghttp2.h>", "nghttp2 stays in wire"),
         ("models/x.cc", "#include <prometheus/counter.h>", "prometheus-cpp or civetweb stays in metrics"),
         ("status/x.cc", "#include <civetweb.h>", "prometheus-cpp or civetweb stays in metrics"),
         ("status/x.cc", '#include "kernel_cache/k.h"', "status may not see kernel_cache"),

@@ -17,6 +17,7 @@
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
 #include "runner/gpus.h"
+#include "wire/address.h"
 
 namespace stoker {
 namespace {
@@ -202,8 +203,11 @@ void CommandLine::AddDevices() {
 }
 
 void CommandLine::AddAddresses() {
-  app_.add_option("--listen", options_.listen, "gRPC address; port 0: any")
-      ->check(CheckAddress)
+  app_.add_option("--listen", options_.listen,
+                  "gRPC address, host:port or unix:PATH; port 0: any")
+      ->check([](const std::string& text) {
+        return std::string(CheckListenAddress(text).message());
+      })
       ->capture_default_str();
   app_.add_option("--metrics-listen", options_.metrics_listen,
                   "HTTP address of the status page and /metrics; port 0: any")

@@ -52,6 +52,7 @@ FileDescriptor Connect(const std::string& name) {
 
 // Where the server that listens on `listen` finds itself.
 std::string OwnAddress(const std::string& listen, int port) {
+  if (listen.starts_with("unix:")) return listen;
   const std::string host = listen.substr(0, listen.rfind(':'));
   return absl::StrCat(host == "0.0.0.0" ? "127.0.0.1"
                       : host == "[::]"  ? "[::1]"

@@ -11,6 +11,8 @@ constexpr MetricDef kAll[] = {
     kRequests,
     kRefusedRequests,
     kRequestMemory,
+    kConnections,
+    kConnectionsEnded,
     kSharedMemoryRegions,
     kSharedMemoryBytes,
     kSharedMemoryCopied,

@@ -36,6 +36,16 @@ inline constexpr MetricDef kRequestMemory{
     "stoker_request_memory_bytes", MetricKind::kGauge, "",
     "Bytes held by requests that are not answered yet, their answers "
     "included."};
+inline constexpr MetricDef kConnections{"stoker_connections",
+                                        MetricKind::kGauge, "",
+                                        "Open connections of the gRPC port."};
+inline constexpr MetricDef kConnectionsEnded{
+    "stoker_connections_ended_total", MetricKind::kCounter, "reason",
+    "Connections of the gRPC port that the server did not take or ended "
+    "itself, by reason: limit, peer_limit, descriptors (none left), accept "
+    "(another failure of the system), handshake (no HTTP/2 in time), protocol "
+    "(its rules broken), calm (too many useless frames or resets), stalled "
+    "(answers not taken), silent (no answer to pings), idle, age."};
 inline constexpr MetricDef kSharedMemoryRegions{
     "stoker_shared_memory_regions", MetricKind::kGauge, "",
     "Shared memory regions that clients registered."};

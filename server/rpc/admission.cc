@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "metrics/catalog.h"
 #include "rpc/status_mapping.h"
 
@@ -82,6 +83,34 @@ absl::Status Admission::Ticket::Take(size_t bytes) {
   absl::Status status = CheckLocked(bytes);
   if (status.ok()) ResizeLocked(bytes_ + bytes);
   return status;
+}
+
+absl::Status Admission::Ticket::TakeIdle(Idle kind, size_t bytes) {
+  absl::MutexLock lock(&admission_.mu_);
+  RETURN_IF_ERROR(CheckLocked(bytes));
+  size_t& idle = admission_.idle_[static_cast<size_t>(kind)];
+  const size_t free = admission_.max_bytes_ - admission_.all_.bytes - bytes;
+  if (idle > idle_ && idle + bytes > free) {
+    return RefuseLocked(
+        Refusal::kMemory,
+        absl::ResourceExhaustedError(absl::StrCat(
+            kind == Idle::kMessages ? "messages that are not whole yet"
+                                    : "open streams",
+            " hold ", idle, " bytes, which is their share of the ",
+            admission_.max_bytes_, " of all requests: try again later")));
+  }
+  ResizeLocked(bytes_ + bytes);
+  idle_kind_ = kind;
+  idle_ += bytes;
+  idle += bytes;
+  return absl::OkStatus();
+}
+
+void Admission::Ticket::Busy() {
+  if (idle_ == 0) return;
+  absl::MutexLock lock(&admission_.mu_);
+  admission_.idle_[static_cast<size_t>(idle_kind_)] -= idle_;
+  idle_ = 0;
 }
 
 absl::Status Admission::Ticket::Assign(std::string_view model) {

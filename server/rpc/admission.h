@@ -12,6 +12,7 @@
 // Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -38,13 +39,19 @@ enum class Refusal {
 
 class Admission {
  public:
-  // What a call takes besides its messages: gRPC's part and ours.
+  // What a call takes besides its messages: the transport's part and ours.
   static constexpr size_t kCallBytes = 16 << 10;
 
   // `max_bytes`: the ceiling.
   Admission(size_t max_bytes, MetricRegistry& metrics);
 
   class Ticket;
+
+  // What holds memory and waits for its client.
+  enum class Idle {
+    kMessages,  // that have begun to arrive and are not whole
+    kStreams,   // calls that stay open: streams of inferences, watches
+  };
 
   // Counts a refusal; `model` is empty where it is not known, else one of the
   // repository's.
@@ -73,6 +80,7 @@ class Admission {
   MetricRegistry& metrics_;
 
   mutable absl::Mutex mu_;
+  std::array<size_t, 2> idle_ ABSL_GUARDED_BY(mu_) = {};  // by kind
   Gauge gauge_ ABSL_GUARDED_BY(mu_);
   // Accounts are never removed: models come from the repository.
   std::map<std::string, std::unique_ptr<Account>, std::less<>> accounts_
@@ -85,13 +93,23 @@ class Admission {
 class Admission::Ticket {
  public:
   explicit Ticket(Admission& admission) : admission_(admission) {}
-  ~Ticket() { Resize(0); }
+  ~Ticket() {
+    Busy();
+    Resize(0);
+  }
   Ticket(const Ticket&) = delete;
   Ticket& operator=(const Ticket&) = delete;
 
   // RESOURCE_EXHAUSTED, and nothing is taken, when there is no room; with a
   // retry hint where waiting helps. Counted.
   absl::Status Take(size_t bytes);
+  // As Take, for bytes of which nobody knows when they are given back. All of
+  // a kind may hold as much together as is still free for all: whoever sends
+  // half messages only, or opens streams and says nothing, leaves half of the
+  // memory to the others. A ticket has one kind at a time.
+  absl::Status TakeIdle(Idle kind, size_t bytes);
+  // The message is whole: its bytes are like all others from now on.
+  void Busy();
   // From now on the request's bytes are the model's too. As Take.
   absl::Status Assign(std::string_view model);
   // Holds `bytes` from now on: less than before, or what can't be refused any
@@ -117,6 +135,8 @@ class Admission::Ticket {
   Admission& admission_;
   Account* account_ = nullptr;  // the model's, once assigned
   size_t bytes_ = 0;
+  size_t idle_ = 0;  // of them
+  Idle idle_kind_ = Idle::kMessages;
 };
 
 }  // namespace stoker

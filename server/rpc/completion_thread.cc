@@ -4,8 +4,8 @@
 
 namespace stoker {
 
-CompletionThread::CompletionThread()
-    : thread_("completion", [this] { Loop(); }) {}
+CompletionThread::CompletionThread(const std::string& name)
+    : thread_(name, [this] { Loop(); }) {}
 
 CompletionThread::~CompletionThread() {
   {

@@ -1,9 +1,11 @@
-// The thread on which answers are written while device threads are busy: they
-// hand a finished request over and go on with the next batch.
+// A thread that takes work off others. On one, answers are written while device
+// threads are busy: they hand a finished request over and go on with the next
+// batch. On another, messages are read that take long.
 //
 // Thread-safe.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -15,7 +17,7 @@ namespace stoker {
 
 class CompletionThread {
  public:
-  CompletionThread();
+  explicit CompletionThread(const std::string& name = "completion");
   // Runs what was handed over, then ends.
   ~CompletionThread();
 

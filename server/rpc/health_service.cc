@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "rpc/error_text.h"
 #include "rpc/status_mapping.h"
 #include "rpc/unary_method.h"
@@ -21,6 +22,15 @@ Status WatchStatus(std::optional<bool> serves) {
                  : HealthCheckResponse::NOT_SERVING;
 }
 
+// A watch keeps its name, and every change is looked up by it.
+absl::Status CheckName(std::string_view service) {
+  constexpr size_t kMaxName = 1024;
+  if (service.size() <= kMaxName) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected a service's name of at most ", kMaxName,
+                   " bytes, got ", service.size()));
+}
+
 }  // namespace
 
 // One Watch call: writes the newest status, one write at a time; statuses that
@@ -28,7 +38,9 @@ Status WatchStatus(std::optional<bool> serves) {
 class HealthWatch final : public CallHandler {
  public:
   HealthWatch(HealthService& service, Call& call)
-      : service_(service), call_(call) {}
+      : service_(service), call_(call) {
+    if (service_.admission_ != nullptr) ticket_.emplace(*service_.admission_);
+  }
   ~HealthWatch() override { service_.Remove(*this); }
 
   // Any thread that keeps the call alive.
@@ -38,12 +50,22 @@ class HealthWatch final : public CallHandler {
   }
 
  private:
-  void OnStart() override { call_.ReadSoon(); }
+  void OnStart() override {
+    if (ticket_.has_value()) {
+      const absl::Status full =
+          ticket_->TakeIdle(Admission::Idle::kStreams, Admission::kCallBytes);
+      if (!full.ok()) return Abandon(full);
+    }
+    call_.ReadSoon();
+  }
+  CallStatus Reserve(size_t bytes) override { return SmallMessage(bytes); }
 
-  void OnMessage(const grpc::ByteBuffer& message) override
-      ABSL_LOCKS_EXCLUDED(mu_) {
+  void OnMessage(const ByteChain& message) override ABSL_LOCKS_EXCLUDED(mu_) {
     HealthCheckRequest request;
     if (absl::Status status = ParseMessage(message, request); !status.ok()) {
+      return Abandon(status);
+    }
+    if (absl::Status status = CheckName(request.service()); !status.ok()) {
       return Abandon(status);
     }
     {
@@ -96,7 +118,7 @@ class HealthWatch final : public CallHandler {
 
   void FinishLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     finished_ = true;
-    call_.Finish(ToGrpcStatus(*end_));
+    call_.Finish(ToCallStatus(*end_));
   }
 
   // The status is looked up under the lock: two threads that look at different
@@ -117,6 +139,7 @@ class HealthWatch final : public CallHandler {
 
   HealthService& service_;
   Call& call_;
+  std::optional<Admission::Ticket> ticket_;
 
   absl::Mutex mu_;
   std::optional<std::string> name_ ABSL_GUARDED_BY(mu_);  // set: was asked for
@@ -126,7 +149,8 @@ class HealthWatch final : public CallHandler {
   std::optional<Status> written_ ABSL_GUARDED_BY(mu_);
 };
 
-HealthService::HealthService(Lookup lookup) : lookup_(std::move(lookup)) {}
+HealthService::HealthService(Lookup lookup, Admission* admission)
+    : lookup_(std::move(lookup)), admission_(admission) {}
 
 void HealthService::AddMethods(MethodTable& methods) {
   AddUnary<HealthCheckRequest, HealthCheckResponse>(
@@ -141,6 +165,7 @@ void HealthService::AddMethods(MethodTable& methods) {
 
 absl::Status HealthService::Check(const HealthCheckRequest& request,
                                   HealthCheckResponse& response) const {
+  RETURN_IF_ERROR(CheckName(request.service()));
   const std::optional<bool> serves = lookup_(request.service());
   if (!serves.has_value()) {
     return absl::NotFoundError(

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "health.pb.h"
+#include "rpc/admission.h"
 #include "rpc/method_table.h"
 
 namespace stoker {
@@ -27,7 +28,9 @@ class HealthService {
   // loops and on the threads that call Update; must not block.
   using Lookup = std::function<std::optional<bool>(const std::string& service)>;
 
-  explicit HealthService(Lookup lookup);
+  // `admission`, which outlives it, gives the memory of watches; null: nothing
+  // bounds them.
+  explicit HealthService(Lookup lookup, Admission* admission = nullptr);
 
   // The methods refer to this object, which outlives their calls.
   void AddMethods(MethodTable& methods);
@@ -46,6 +49,7 @@ class HealthService {
   void Remove(HealthWatch& watch) ABSL_LOCKS_EXCLUDED(mu_);
 
   const Lookup lookup_;
+  Admission* const admission_;
   absl::Mutex mu_;
   // A watch lives as long as its call.
   absl::flat_hash_map<HealthWatch*, std::weak_ptr<Call>> watches_

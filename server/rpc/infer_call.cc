@@ -12,34 +12,60 @@
 #include "rpc/shared_tensors.h"
 
 namespace stoker {
+namespace {
 
-std::shared_ptr<InferCall> InferCall::Start(const Services& services,
-                                            const grpc::ByteBuffer& request,
-                                            MonotonicTime deadline,
-                                            AnswerForm form,
-                                            Admission::Ticket& ticket,
-                                            Done done) {
+// What is parsed, and copied together, without another thread: less than a
+// millisecond of work.
+constexpr size_t kQuickBytes = 64 << 10;
+constexpr size_t kQuickCopy = 1 << 20;
+
+}  // namespace
+
+std::shared_ptr<InferCall> InferCall::Start(
+    const Services& services, const ByteChain& request, MonotonicTime deadline,
+    AnswerForm form, Admission::Ticket& ticket, size_t reserved, Done done) {
   auto call = std::make_shared<InferCall>(services, request, deadline, form,
-                                          ticket, std::move(done));
+                                          ticket, reserved, std::move(done));
   call->Begin();
   return call;
 }
 
-InferCall::InferCall(const Services& services, const grpc::ByteBuffer& request,
+InferCall::InferCall(const Services& services, const ByteChain& request,
                      MonotonicTime deadline, AnswerForm form,
-                     Admission::Ticket& ticket, Done done)
+                     Admission::Ticket& ticket, size_t reserved, Done done)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
       form_(form),
       ticket_(ticket),
+      reserved_(reserved),
       done_(std::move(done)),
       request_(request) {}
 
-absl::Status InferCall::Read() {
-  RETURN_IF_ERROR(ticket_.Take(request_.bytes().size()));
+absl::Status InferCall::Scan() {
+  const size_t size = request_.bytes().size();
+  if (size > reserved_) {
+    RETURN_IF_ERROR(ticket_.Take(size - reserved_));
+  } else {
+    ticket_.Resize(ticket_.bytes() - (reserved_ - size));
+  }
   request_.Scan();
-  RETURN_IF_ERROR(ticket_.Take(request_.joined_bytes()));
+  if (request_.has_too_many_fields()) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "expected at most ", RequestReader::kMaxFields,
+        " inputs, outputs, parameters and texts in a message, got more"));
+  }
+  return ticket_.Take(request_.joined_bytes());
+}
+
+bool InferCall::TakesLong() const {
+  const MessageBytes& bytes = request_.bytes();
+  return request_.bytes_to_parse() > kQuickBytes ||
+         (bytes.size() > kQuickCopy &&
+          bytes.Contiguous(0, bytes.size()) == nullptr);
+}
+
+absl::Status InferCall::Parse() {
   if (request_.bytes_to_parse() == 0) return absl::OkStatus();
   const size_t held = ticket_.bytes();
   RETURN_IF_ERROR(ticket_.Take(request_.parse_limit()));
@@ -52,7 +78,18 @@ absl::Status InferCall::Read() {
 }
 
 void InferCall::Begin() {
-  if (const absl::Status status = Read(); !status.ok()) {
+  absl::Status status = Scan();
+  if (status.ok() && TakesLong()) {
+    services_.reader.Run(
+        [self = shared_from_this()] { self->GoOn(self->Parse()); });
+    return;
+  }
+  if (status.ok()) status = Parse();
+  GoOn(std::move(status));
+}
+
+void InferCall::GoOn(absl::Status status) {
+  if (!status.ok()) {
     Refuse(status);
     return;
   }
@@ -138,7 +175,7 @@ void InferCall::HandOver(Result result) {
 }
 
 absl::Status InferCall::WriteAnswer(const ModelSpec& spec, InferResult& result,
-                                    grpc::ByteBuffer& message) const {
+                                    ByteChain& message) const {
   for (size_t i = 0; i < classes_.size(); ++i) {
     if (classes_[i] == 0) continue;
     Tensor& output = result.outputs[static_cast<size_t>(outputs_[i])];
@@ -180,7 +217,7 @@ void InferCall::Deliver(Answer& answer) {
   ReleaseRequest(/*keep_id=*/form_ == AnswerForm::kStream &&
                  !answer.status.ok());
   answer.id = *id_;
-  ticket_.Resize(Admission::kCallBytes + answer.message.Length());
+  ticket_.Resize(Admission::kCallBytes + answer.message.size());
   done_(answer);
 }
 

@@ -4,8 +4,6 @@
 // Thread-safe. Keeps itself and the request's bytes alive until it is done.
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -29,6 +27,7 @@
 #include "rpc/response_encoder.h"
 #include "rpc/shared_memory.h"
 #include "rpc/tensor_codec.h"
+#include "wire/byte_chain.h"
 
 namespace stoker {
 
@@ -43,13 +42,15 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
     std::atomic<int>&
         submitted;  // requests of all models whose run has not ended
     Admission& admission;
+    // Where messages are read that would keep a call's loop for too long.
+    CompletionThread& reader;
     // Of clients; null: not allowed.
     const SharedMemoryRegions* shared_memory = nullptr;
   };
 
   struct Answer {
     absl::Status status;
-    grpc::ByteBuffer message;  // on OK, in the form that was asked for
+    ByteChain message;  // on OK, in the form that was asked for
     // The request's, of an error in a stream; valid during the call of Done.
     std::string_view id;
   };
@@ -58,19 +59,22 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
 
   // Starts a call; `done` is called exactly once: before Start returns when the
   // request is refused or its run is a quick one (batching/batcher.h), else on
-  // the completion thread or a device thread.
+  // the completion thread, a device thread or, where the message takes long to
+  // read, the reader's.
   // `deadline` is the client's. The ticket holds what the request takes, and
-  // its answer from `done` on; it must live until then.
+  // its answer from `done` on; it must live until then. `reserved`: bytes of
+  // the message that it holds already.
   static std::shared_ptr<InferCall> Start(const Services& services,
-                                          const grpc::ByteBuffer& request,
+                                          const ByteChain& request,
                                           MonotonicTime deadline,
                                           AnswerForm form,
-                                          Admission::Ticket& ticket, Done done);
+                                          Admission::Ticket& ticket,
+                                          size_t reserved, Done done);
 
   // For Start.
-  InferCall(const Services& services, const grpc::ByteBuffer& request,
+  InferCall(const Services& services, const ByteChain& request,
             MonotonicTime deadline, AnswerForm form, Admission::Ticket& ticket,
-            Done done);
+            size_t reserved, Done done);
 
   // A request that reached no version has none to be counted under.
   static void CountRefusal(const Services& services,
@@ -83,14 +87,17 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   using Result = absl::StatusOr<InferResult>;
 
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status Read();
+  absl::Status Scan();
+  bool TakesLong() const;
+  void GoOn(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Parse();
   absl::Status Submit(const ModelHandle& handle);
   void HandOver(Result result);
   void End(Result result) ABSL_LOCKS_EXCLUDED(mu_);
   // The answer's bytes, of a run that gave outputs; some may go to clients'
   // memory.
   absl::Status WriteAnswer(const ModelSpec& spec, InferResult& result,
-                           grpc::ByteBuffer& message) const;
+                           ByteChain& message) const;
   void Refuse(const absl::Status& status);
   void Deliver(Answer& answer);
   absl::Status ClientStatus(const absl::Status& status);
@@ -101,6 +108,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   const MonotonicTime deadline_;
   const AnswerForm form_;
   Admission::Ticket& ticket_;
+  const size_t reserved_;
   const Done done_;
   std::atomic<bool> cancelled_ = false;
 

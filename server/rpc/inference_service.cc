@@ -67,11 +67,10 @@ void InferenceService::AddQueries(MethodTable& methods) const {
 
 void InferenceService::AddRefusals(MethodTable& methods) const {
   const auto refuse = [&](const char* method, const absl::Status& status) {
-    AddUnaryBytes(
-        methods, InferencePath(method),
-        [status](const grpc::ByteBuffer&) -> absl::StatusOr<grpc::ByteBuffer> {
-          return status;
-        });
+    AddUnaryBytes(methods, InferencePath(method),
+                  [status](const ByteChain&) -> absl::StatusOr<ByteChain> {
+                    return status;
+                  });
   };
   refuse("TraceSetting", NotOffered("tracing"));
   refuse("LogSettings", NotOffered("changing log settings remotely"));

@@ -2,32 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 namespace stoker {
 
-MessageBytes::MessageBytes(const grpc::ByteBuffer& buffer) {
-  if (!buffer.Valid()) return;
-  if (grpc::Slice slice; buffer.TrySingleSlice(&slice).ok()) {
-    slices_.push_back(std::move(slice));
-  } else {
-    std::vector<grpc::Slice> slices;
-    if (!buffer.Dump(&slices).ok()) return;
-    slices_.assign(std::make_move_iterator(slices.begin()),
-                   std::make_move_iterator(slices.end()));
-  }
-  for (const grpc::Slice& slice : slices_) size_ += slice.size();
-}
-
 const std::byte* MessageBytes::Contiguous(size_t offset, size_t size) const {
-  for (const grpc::Slice& slice : slices_) {
-    if (offset < slice.size() || size == 0) {
-      if (size > slice.size() - std::min(offset, slice.size())) return nullptr;
-      return reinterpret_cast<const std::byte*>(slice.begin()) +
-             std::min(offset, slice.size());
+  for (const ByteSlice& slice : slices_) {
+    if (offset < slice.size || size == 0) {
+      if (size > slice.size - std::min(offset, slice.size)) return nullptr;
+      return slice.data + std::min(offset, slice.size);
     }
-    offset -= slice.size();
+    offset -= slice.size;
   }
   return nullptr;
 }
@@ -35,14 +19,14 @@ const std::byte* MessageBytes::Contiguous(size_t offset, size_t size) const {
 void MessageBytes::ForEachPiece(
     size_t offset, size_t size,
     absl::FunctionRef<void(const std::byte*, size_t)> visit) const {
-  for (const grpc::Slice& slice : slices_) {
+  for (const ByteSlice& slice : slices_) {
     if (size == 0) return;
-    if (offset >= slice.size()) {
-      offset -= slice.size();
+    if (offset >= slice.size) {
+      offset -= slice.size;
       continue;
     }
-    const size_t here = std::min(size, slice.size() - offset);
-    visit(reinterpret_cast<const std::byte*>(slice.begin()) + offset, here);
+    const size_t here = std::min(size, slice.size - offset);
+    visit(slice.data + offset, here);
     size -= here;
     offset = 0;
   }
@@ -64,20 +48,20 @@ MessageStream::MessageStream(const MessageBytes& bytes, size_t offset,
 void MessageStream::Seek(size_t position) {
   position_ = position;
   while (position_ < slice_position_) {
-    slice_position_ -= bytes_.slices_[--slice_].size();
+    slice_position_ -= bytes_.slices_[--slice_].size;
   }
   while (slice_ < bytes_.slices_.size() &&
-         position_ >= slice_position_ + bytes_.slices_[slice_].size()) {
-    slice_position_ += bytes_.slices_[slice_++].size();
+         position_ >= slice_position_ + bytes_.slices_[slice_].size) {
+    slice_position_ += bytes_.slices_[slice_++].size;
   }
 }
 
 bool MessageStream::Next(const void** data, int* size) {
   if (position_ >= end_ || slice_ >= bytes_.slices_.size()) return false;
-  const grpc::Slice& slice = bytes_.slices_[slice_];
+  const ByteSlice& slice = bytes_.slices_[slice_];
   const size_t offset = position_ - slice_position_;
-  const size_t here = std::min(slice.size() - offset, end_ - position_);
-  *data = slice.begin() + offset;
+  const size_t here = std::min(slice.size - offset, end_ - position_);
+  *data = slice.data + offset;
   *size = static_cast<int>(here);
   Seek(position_ + here);
   return true;

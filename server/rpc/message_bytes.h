@@ -1,27 +1,23 @@
-// The bytes of one message in the slices in which gRPC received them, never
-// joined: a message that came in one read lies in one slice, a large one in
-// many.
+// The bytes of one message in the slices in which they arrived, never joined.
 //
 // Not thread-safe while it is made; any thread may read it afterwards.
 #pragma once
 
 #include <google/protobuf/io/zero_copy_stream.h>
-#include <grpcpp/support/byte_buffer.h>
-#include <grpcpp/support/slice.h>
 
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/functional/function_ref.h"
+#include "wire/byte_chain.h"
 
 namespace stoker {
 
-// Neither copied nor moved: a slice of a few bytes holds them in itself.
 class MessageBytes {
  public:
-  // Shares the buffer's slices.
-  explicit MessageBytes(const grpc::ByteBuffer& buffer);
+  // Shares the chain's slices.
+  explicit MessageBytes(const ByteChain& chain)
+      : slices_(chain.slices()), size_(chain.size()) {}
   MessageBytes(const MessageBytes&) = delete;
   MessageBytes& operator=(const MessageBytes&) = delete;
 
@@ -44,7 +40,7 @@ class MessageBytes {
  private:
   friend class MessageStream;
 
-  absl::InlinedVector<grpc::Slice, 1> slices_;
+  ByteChain::Slices slices_;
   size_t size_ = 0;
 };
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "rpc/call.h"
+#include "wire/call.h"
 
 namespace stoker {
 

@@ -2,9 +2,9 @@
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/descriptor.pb.h>
-#include <grpcpp/support/status.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,6 +12,7 @@
 #include "rpc/error_text.h"
 #include "rpc/status_mapping.h"
 #include "rpc/unary_method.h"
+#include "wire/call.h"
 
 namespace stoker {
 namespace {
@@ -38,7 +39,7 @@ void SetFile(const ProtoFile* file, std::string_view what,
              ServerReflectionResponse& response) {
   if (file == nullptr) {
     auto& error = *response.mutable_error_response();
-    error.set_error_code(grpc::StatusCode::NOT_FOUND);
+    error.set_error_code(static_cast<int>(absl::StatusCode::kNotFound));
     error.set_error_message(absl::StrCat("not found: '", Excerpt(what), "'"));
     return;
   }
@@ -49,15 +50,26 @@ void SetFile(const ProtoFile* file, std::string_view what,
 // One call: an answer for each request before the next is read.
 class Reflection final : public CallHandler {
  public:
-  Reflection(Call& call, const std::vector<std::string>& services)
-      : call_(call), services_(services) {}
+  Reflection(Call& call, const std::vector<std::string>& services,
+             Admission* admission)
+      : call_(call), services_(services) {
+    if (admission != nullptr) ticket_.emplace(*admission);
+  }
 
-  void OnStart() override { call_.Read(); }
-  void OnMessage(const grpc::ByteBuffer& message) override {
+  void OnStart() override {
+    if (ticket_.has_value()) {
+      const absl::Status full =
+          ticket_->TakeIdle(Admission::Idle::kStreams, Admission::kCallBytes);
+      if (!full.ok()) return call_.Finish(ToCallStatus(full));
+    }
+    call_.Read();
+  }
+  CallStatus Reserve(size_t bytes) override { return SmallMessage(bytes); }
+  void OnMessage(const ByteChain& message) override {
     ServerReflectionRequest request;
     if (const absl::Status status = ParseMessage(message, request);
         !status.ok()) {
-      call_.Finish(ToGrpcStatus(status));
+      call_.Finish(ToCallStatus(status));
       return;
     }
     writing_ = true;
@@ -70,20 +82,21 @@ class Reflection final : public CallHandler {
     } else if (ok) {
       call_.Read();
     } else {
-      call_.Finish(grpc::Status::CANCELLED);
+      call_.Finish({absl::StatusCode::kCancelled, "", ""});
     }
   }
-  void OnEndOfMessages() override { call_.Finish(grpc::Status::OK); }
+  void OnEndOfMessages() override { call_.Finish(CallStatus()); }
   void OnStop() override {
     stopping_ = true;
     if (writing_) return;
-    call_.Finish(ToGrpcStatus(absl::UnavailableError("Server exiting")));
+    call_.Finish(ToCallStatus(absl::UnavailableError("Server exiting")));
   }
 
  private:
   // Touched on the call's loop only.
   Call& call_;
   const std::vector<std::string>& services_;
+  std::optional<Admission::Ticket> ticket_;
   bool writing_ = false;
   bool stopping_ = false;
 };
@@ -120,7 +133,8 @@ ServerReflectionResponse Reflect(const ServerReflectionRequest& request,
       break;
     case ServerReflectionRequest::MESSAGE_REQUEST_NOT_SET: {
       auto& error = *response.mutable_error_response();
-      error.set_error_code(grpc::StatusCode::INVALID_ARGUMENT);
+      error.set_error_code(
+          static_cast<int>(absl::StatusCode::kInvalidArgument));
       error.set_error_message("expected one of the requests, got none");
       break;
     }
@@ -129,13 +143,15 @@ ServerReflectionResponse Reflect(const ServerReflectionRequest& request,
 }
 
 void AddReflection(MethodTable& methods,
-                   const std::vector<std::string>& services) {
+                   const std::vector<std::string>& services,
+                   Admission* admission) {
   for (const char* package : {"v1", "v1alpha"}) {
     // The table owns the names and outlives the calls.
     methods.Add(absl::StrCat("/grpc.reflection.", package,
                              ".ServerReflection/ServerReflectionInfo"),
-                [services](Call& call) {
-                  return std::make_unique<Reflection>(call, services);
+                [services, admission](Call& call) {
+                  return std::make_unique<Reflection>(call, services,
+                                                      admission);
                 });
   }
 }

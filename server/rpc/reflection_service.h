@@ -10,13 +10,17 @@
 #include <vector>
 
 #include "reflection.pb.h"
+#include "rpc/admission.h"
 #include "rpc/method_table.h"
 
 namespace stoker {
 
 // Adds the methods of both packages, v1 and v1alpha, which list `services`.
+// `admission`, which outlives them, gives their memory; null: nothing bounds
+// it.
 void AddReflection(MethodTable& methods,
-                   const std::vector<std::string>& services);
+                   const std::vector<std::string>& services,
+                   Admission* admission = nullptr);
 
 // One answer.
 grpc::reflection::v1alpha::ServerReflectionResponse Reflect(

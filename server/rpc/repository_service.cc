@@ -67,7 +67,7 @@ void AddChange(MethodTable& methods, const char* name, ModelManager& manager,
                absl::Status (*check)(const Request&),
                void (ModelManager::*change)(std::string, ModelManager::Done)) {
   AddUnaryLater(methods, InferencePath(name),
-                [&manager, check, change](const grpc::ByteBuffer& bytes,
+                [&manager, check, change](const ByteChain& bytes,
                                           const AnswerLater& answer) {
                   Request request;
                   absl::Status status = CheckControl(manager);
@@ -85,28 +85,27 @@ void AddChange(MethodTable& methods, const char* name, ModelManager& manager,
 }
 
 void AddIndex(MethodTable& methods, ModelManager& manager) {
-  AddUnaryLater(
-      methods, InferencePath("RepositoryIndex"),
-      [&manager](const grpc::ByteBuffer& bytes, const AnswerLater& answer) {
-        inference::RepositoryIndexRequest request;
-        absl::Status status = ParseMessage(bytes, request);
-        if (status.ok())
-          status = CheckRepositoryName(request.repository_name());
-        if (!status.ok()) return answer(status);
-        const auto fill = [&manager, answer, ready = request.ready()](
-                              const absl::Status& looked) {
-          if (!looked.ok()) return answer(looked);
-          inference::RepositoryIndexResponse response;
-          FillRepositoryIndex(manager.Index(), ready, &response);
-          answer(SerialisedMessage(response));
-        };
-        // What a folder holds that is polled is known already.
-        if (manager.explicit_control()) {
-          manager.RefreshIndex(fill);
-        } else {
-          fill(absl::OkStatus());
-        }
-      });
+  AddUnaryLater(methods, InferencePath("RepositoryIndex"),
+                [&manager](const ByteChain& bytes, const AnswerLater& answer) {
+                  inference::RepositoryIndexRequest request;
+                  absl::Status status = ParseMessage(bytes, request);
+                  if (status.ok())
+                    status = CheckRepositoryName(request.repository_name());
+                  if (!status.ok()) return answer(status);
+                  const auto fill = [&manager, answer, ready = request.ready()](
+                                        const absl::Status& looked) {
+                    if (!looked.ok()) return answer(looked);
+                    inference::RepositoryIndexResponse response;
+                    FillRepositoryIndex(manager.Index(), ready, &response);
+                    answer(SerialisedMessage(response));
+                  };
+                  // What a folder holds that is polled is known already.
+                  if (manager.explicit_control()) {
+                    manager.RefreshIndex(fill);
+                  } else {
+                    fill(absl::OkStatus());
+                  }
+                });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/utf8.h"
+#include "rpc/field_count.h"
 
 namespace stoker {
 namespace {
@@ -31,6 +32,9 @@ constexpr size_t kMaxUnknownBytes = 4096;
 
 // Fields that are left to generated code. For each the slices are walked once.
 constexpr size_t kMaxRests = 256;
+
+// More texts than this are looked at where that keeps nobody waiting.
+constexpr int kMaxTextBytes = 1 << 20;
 
 constexpr uint32_t Varint(int field) {
   return static_cast<uint32_t>(field) << 3;
@@ -109,6 +113,7 @@ class RequestReader::Scanner {
   CodedInputStream& in_;
   RequestReader& reader_;
   int entries_ = 0;
+  int text_left_ = kMaxTextBytes;
 };
 
 bool RequestReader::Scanner::Request(int end) {
@@ -213,7 +218,8 @@ bool RequestReader::Scanner::ShapeElement(Shape& shape) {
 
 bool RequestReader::Scanner::Text(int end, std::string_view& text) {
   int length = 0;
-  if (!Length(end, length)) return false;
+  if (!Length(end, length) || length > text_left_) return false;
+  text_left_ -= length;
   if (const void* data = NextPiece(length)) {
     text = {static_cast<const char*>(data), static_cast<size_t>(length)};
     return in_.Skip(length) && IsUtf8(text);
@@ -251,11 +257,16 @@ void RequestReader::Scan() {
       usual_ = Scanner(in, *this).Request(end);
     }
   }
-  if (usual_) return;
-  view_ = RequestView();
-  rests_.clear();
-  joined_.clear();
-  bytes_to_parse_ = std::max<size_t>(size, 1);
+  if (!usual_) {
+    view_ = RequestView();
+    rests_.clear();
+    joined_.clear();
+    bytes_to_parse_ = std::max<size_t>(size, 1);
+  }
+  if (bytes_to_parse_ < static_cast<size_t>(kMaxFields)) return;
+  MessageStream stream(bytes_, 0, size);
+  CodedInputStream in(&stream);
+  too_many_fields_ = !HasAtMostFields(in, kMaxFields);
 }
 
 bool RequestReader::Parse() {

@@ -13,7 +13,6 @@
 #pragma once
 
 #include <google/protobuf/arena.h>
-#include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
 #include <forward_list>
@@ -27,6 +26,7 @@
 #include "rpc/message_bytes.h"
 #include "rpc/request_parameters.h"
 #include "tensor/tensor.h"
+#include "wire/byte_chain.h"
 
 namespace stoker {
 
@@ -62,7 +62,7 @@ struct RequestView {
 
 class RequestReader {
  public:
-  explicit RequestReader(const grpc::ByteBuffer& message) : bytes_(message) {}
+  explicit RequestReader(const ByteChain& message) : bytes_(message) {}
   RequestReader(const RequestReader&) = delete;
   RequestReader& operator=(const RequestReader&) = delete;
 
@@ -70,6 +70,9 @@ class RequestReader {
   void Scan();
   // How many bytes are left for Parse; 0: the view is complete.
   size_t bytes_to_parse() const { return bytes_to_parse_; }
+  // More parts than anybody has a use for: not to be parsed.
+  bool has_too_many_fields() const { return too_many_fields_; }
+  static constexpr int kMaxFields = 1 << 16;
   // The most memory that Parse may take of these.
   size_t parse_limit() const {
     return bytes_to_parse_ == 0
@@ -129,6 +132,7 @@ class RequestReader {
 
   MessageBytes bytes_;
   bool usual_ = false;
+  bool too_many_fields_ = false;
   size_t bytes_to_parse_ = 0;
   absl::InlinedVector<Rest, 2> rests_;
   std::forward_list<std::string> joined_;  // texts that lay in two slices

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "base/utf8.h"
 #include "open_inference.pb.h"
@@ -26,15 +25,6 @@ constexpr size_t kMinSharedBytes = 4096;
 
 bool IsShared(const Tensor& tensor) {
   return tensor.byte_size >= kMinSharedBytes && tensor.owner != nullptr;
-}
-
-void DropOwner(void* owner) {
-  delete static_cast<std::shared_ptr<const void>*>(owner);
-}
-
-grpc::Slice SharedSlice(const Tensor& tensor) {
-  return grpc::Slice(const_cast<std::byte*>(tensor.data), tensor.byte_size,
-                     DropOwner, new std::shared_ptr<const void>(tensor.owner));
 }
 
 // An answer whose parts are counted, then written.
@@ -66,14 +56,14 @@ class ResponseEncoder {
   }
 
   // `size` is Size().
-  grpc::ByteBuffer Encode(size_t size) const {
+  ByteChain Encode(size_t size) const {
     size_t written = size;
     for (const int index : outputs_) {
       if (IsShared(tensors_[index])) written -= tensors_[index].byte_size;
     }
     if (form_ == AnswerForm::kStream) written += PrefixSize(size);
-    const grpc::Slice memory(written);
-    FieldWriter writer(const_cast<uint8_t*>(memory.begin()));
+    ByteBlock memory(written);
+    FieldWriter writer(reinterpret_cast<uint8_t*>(memory.data()));
     if (form_ == AnswerForm::kStream) {
       writer.Prefix(ModelStreamInferResponse::kInferResponseFieldNumber, size);
     }
@@ -121,17 +111,13 @@ class ResponseEncoder {
 
   // The message's slices: parts of `memory`, and between them the tensors that
   // are shared.
-  grpc::ByteBuffer WriteContents(const grpc::Slice& memory,
-                                 FieldWriter& writer) const {
-    absl::InlinedVector<grpc::Slice, 5> slices;
+  ByteChain WriteContents(ByteBlock& memory, FieldWriter& writer) const {
+    ByteChain chain;
+    const auto* const start = reinterpret_cast<const uint8_t*>(memory.data());
     size_t begin = 0;  // in `memory`, of what no slice shows yet
     const auto flush = [&] {
-      const auto end = static_cast<size_t>(writer.next() - memory.begin());
-      if (begin == 0 && end == memory.size()) {
-        slices.push_back(memory);
-      } else if (begin < end) {
-        slices.push_back(memory.sub(begin, end));
-      }
+      const auto end = static_cast<size_t>(writer.next() - start);
+      chain.Append(memory.Share(begin, end));
       begin = end;
     };
     for (const int index : outputs_) {
@@ -140,13 +126,13 @@ class ResponseEncoder {
                     tensor.byte_size);
       if (IsShared(tensor)) {
         flush();
-        slices.push_back(SharedSlice(tensor));
+        chain.Append({tensor.owner, tensor.data, tensor.byte_size});
       } else {
         writer.Content(tensor.data, tensor.byte_size);
       }
     }
     flush();
-    return grpc::ByteBuffer(slices.data(), slices.size());
+    return chain;
   }
 
   const ModelSpec& spec_;
@@ -163,7 +149,7 @@ class ResponseEncoder {
 absl::Status EncodeResponse(const ModelSpec& spec, std::string_view id,
                             absl::Span<const int> outputs,
                             absl::Span<const Tensor> tensors, AnswerForm form,
-                            grpc::ByteBuffer& message) {
+                            ByteChain& message) {
   const ResponseEncoder encoder(spec, id, outputs, tensors, form);
   const size_t size = encoder.Size();
   constexpr size_t kWrapperBytes = 16;
@@ -175,18 +161,15 @@ absl::Status EncodeResponse(const ModelSpec& spec, std::string_view id,
                      " bytes, expected at most ", kMaxBytes,
                      "; request fewer outputs or rows"));
   }
-  grpc::ByteBuffer encoded = encoder.Encode(size);
-  message.Swap(&encoded);
+  message = encoder.Encode(size);
   return absl::OkStatus();
 }
 
-grpc::ByteBuffer EncodeStreamError(const absl::Status& status,
-                                   std::string_view id) {
+ByteChain EncodeStreamError(const absl::Status& status, std::string_view id) {
   ModelStreamInferResponse response;
-  response.set_error_message(ValidUtf8(ToGrpcStatus(status).error_message()));
+  response.set_error_message(ValidUtf8(ToCallStatus(status).message));
   response.mutable_infer_response()->set_id(id.data(), id.size());
-  const grpc::Slice slice(response.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
+  return ByteChain::Copy(response.SerializeAsString());
 }
 
 }  // namespace stoker

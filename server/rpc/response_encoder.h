@@ -8,13 +8,12 @@
 // Thread-safe: pure functions.
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "tensor/tensor.h"
+#include "wire/byte_chain.h"
 
 namespace stoker {
 
@@ -33,10 +32,9 @@ enum class AnswerForm {
 absl::Status EncodeResponse(const ModelSpec& spec, std::string_view id,
                             absl::Span<const int> outputs,
                             absl::Span<const Tensor> tensors, AnswerForm form,
-                            grpc::ByteBuffer& message);
+                            ByteChain& message);
 
 // A ModelStreamInferResponse that reports a failed request inside the stream.
-grpc::ByteBuffer EncodeStreamError(const absl::Status& status,
-                                   std::string_view id);
+ByteChain EncodeStreamError(const absl::Status& status, std::string_view id);
 
 }  // namespace stoker

@@ -8,13 +8,13 @@
 
 #include "base/log.h"
 #include "base/status_macros.h"
-#include "rpc/call_server.h"
 #include "rpc/completion_thread.h"
 #include "rpc/health_service.h"
 #include "rpc/inference_service.h"
 #include "rpc/reflection_service.h"
 #include "rpc/shared_memory.h"
 #include "rpc/shared_memory_service.h"
+#include "wire/wire_server.h"
 
 namespace stoker {
 namespace {
@@ -38,13 +38,21 @@ struct RpcServer::Impl {
         inference(
             options.server_version,
             InferCall::Services{models, clock, metrics, completion, submitted,
-                                admission, shared_memory.get()}),
-        health([this](const std::string& service) { return Serves(service); }) {
-  }
+                                admission, reader, shared_memory.get()}),
+        health([this](const std::string& service) { return Serves(service); },
+               &admission) {}
 
   MethodTable Methods();
   std::optional<bool> Serves(const std::string& service);
   bool Ready();
+  absl::Status StartWire(const RpcServerOptions& options,
+                         MetricRegistry& metrics, Clock& clock);
+  size_t MaxMessageBytes() const {
+    return std::min<size_t>(admission.max_message_bytes(), INT32_MAX);
+  }
+  std::function<void()> OnStall() {
+    return [this] { admission.CountRefusal("", Refusal::kStalled); };
+  }
 
   ModelManager& manager;
   std::atomic<bool> was_ready = false;
@@ -53,9 +61,10 @@ struct RpcServer::Impl {
   Admission admission;
   std::unique_ptr<SharedMemoryRegions> shared_memory;  // null: not allowed
   CompletionThread completion;
+  CompletionThread reader{"reader"};
   InferenceService inference;
   HealthService health;
-  std::unique_ptr<CallServer> server;
+  std::unique_ptr<WireServer> wire;
 };
 
 MethodTable RpcServer::Impl::Methods() {
@@ -63,8 +72,25 @@ MethodTable RpcServer::Impl::Methods() {
   inference.AddMethods(methods);
   AddSharedMemoryMethods(methods, shared_memory.get());
   health.AddMethods(methods);
-  AddReflection(methods, {kInferenceService, kHealthService});
+  AddReflection(methods, {kInferenceService, kHealthService}, &admission);
   return methods;
+}
+
+absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
+                                        MetricRegistry& metrics, Clock& clock) {
+  WireOptions wire_options;
+  wire_options.address = options.address;
+  wire_options.loops = options.loops;
+  wire_options.limits.stall_limit = options.stall_limit;
+  wire_options.limits.max_message_bytes = MaxMessageBytes();
+  wire_options.on_stall = OnStall();
+  ASSIGN_OR_RETURN(wire, WireServer::Start(
+                             wire_options,
+                             [methods = Methods()](Call& call) {
+                               return methods.NewHandler(call);
+                             },
+                             metrics, clock));
+  return absl::OkStatus();
 }
 
 bool RpcServer::Impl::Ready() {
@@ -97,26 +123,12 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     RpcServerOptions options, ModelManager& manager, Clock& clock,
     MetricRegistry& metrics) {
   auto impl = std::make_unique<Impl>(options, manager, clock, metrics);
-  CallServerOptions server_options;
-  server_options.address = options.address;
-  server_options.loops = options.loops;
-  server_options.stall_limit = options.stall_limit;
-  server_options.on_stall = [&admission = impl->admission] {
-    admission.CountRefusal("", Refusal::kStalled);
-  };
-  server_options.max_message_bytes = static_cast<int>(
-      std::min<size_t>(impl->admission.max_message_bytes(), INT32_MAX));
-  // Messages that are not whole yet come on top of what was admitted, and may
-  // be as much again: nobody can tell how large they will be.
-  server_options.max_buffer_bytes = 2 * options.max_request_bytes;
-  ASSIGN_OR_RETURN(impl->server,
-                   CallServer::Start(server_options, impl->Methods(), clock));
-  log::Info("gRPC listens on {}, port {}", options.address,
-            impl->server->port());
+  RETURN_IF_ERROR(impl->StartWire(options, metrics, clock));
+  log::Info("gRPC listens on {}, port {}", options.address, impl->wire->port());
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
 
-int RpcServer::port() const { return impl_->server->port(); }
+int RpcServer::port() const { return impl_->wire->port(); }
 
 void RpcServer::UpdateHealth() {
   impl_->Ready();
@@ -125,7 +137,7 @@ void RpcServer::UpdateHealth() {
 
 void RpcServer::Shutdown(MonotonicTime deadline) {
   impl_->stopping.store(true, std::memory_order_relaxed);
-  impl_->server->Shutdown(deadline);
+  if (impl_->wire != nullptr) impl_->wire->Shutdown(deadline);
 }
 
 }  // namespace stoker

@@ -27,7 +27,7 @@ struct RpcServerOptions {
   // How long a client may keep a call waiting with a message begun or an answer
   // half taken.
   absl::Duration stall_limit = absl::Seconds(60);
-  int loops = 1;  // threads of gRPC's
+  int loops = 1;  // threads of the transport's
 };
 
 class RpcServer {

@@ -22,7 +22,7 @@ void AddRefusals(MethodTable& methods) {
         "CudaSharedMemoryRegister", "CudaSharedMemoryUnregister"}) {
     AddUnaryBytes(
         methods, InferencePath(method),
-        [](const grpc::ByteBuffer&) -> absl::StatusOr<grpc::ByteBuffer> {
+        [](const ByteChain&) -> absl::StatusOr<ByteChain> {
           return absl::UnimplementedError(
               "shared memory of clients is not allowed by this server, "
               "expected it to run with --allow-client-shm");

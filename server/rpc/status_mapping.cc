@@ -17,21 +17,20 @@ constexpr char kRetryInfoUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
 
 }  // namespace
 
-grpc::Status ToGrpcStatus(const absl::Status& status) {
-  if (status.ok()) return grpc::Status::OK;
-  // absl's canonical codes have gRPC's numbers; code() maps all others to
-  // kUnknown.
-  const auto code = static_cast<grpc::StatusCode>(status.code());
+CallStatus ToCallStatus(const absl::Status& status) {
+  if (status.ok()) return {};
+  // Canonical codes have gRPC's numbers; code() maps all others to kUnknown.
+  const absl::StatusCode code = status.code();
   std::string message = Excerpt(Std(status.message()), kMaxMessageBytes);
   const absl::optional<absl::Cord> hint = status.GetPayload(kRetryInfoUrl);
-  if (!hint.has_value()) return grpc::Status(code, message);
+  if (!hint.has_value()) return {code, message, ""};
   google::rpc::Status details;
-  details.set_code(code);
+  details.set_code(static_cast<int>(code));
   details.set_message(ValidUtf8(message));
   google::protobuf::Any& detail = *details.add_details();
   detail.set_type_url(kRetryInfoUrl);
   detail.set_value(std::string(*hint));
-  return grpc::Status(code, message, details.SerializeAsString());
+  return {code, message, details.SerializeAsString()};
 }
 
 void SetRetryHint(absl::Status& status, absl::Duration delay) {
@@ -44,9 +43,9 @@ void SetRetryHint(absl::Status& status, absl::Duration delay) {
   status.SetPayload(kRetryInfoUrl, absl::Cord(info.SerializeAsString()));
 }
 
-grpc::Status NoMessageStatus() {
-  return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
-                      "expected one message, got none");
+CallStatus NoMessageStatus() {
+  return {absl::StatusCode::kInvalidArgument, "expected one message, got none",
+          ""};
 }
 
 }  // namespace stoker

@@ -6,6 +6,12 @@
 #include "rpc/status_mapping.h"
 
 namespace stoker {
+namespace {
+
+// Of such, the window that a stream has anyway lets one through at a time.
+constexpr size_t kSmallMessage = 64 << 10;
+
+}  // namespace
 
 StreamInfer::StreamInfer(const InferCall::Services& services, Call& call)
     : services_(services),
@@ -14,7 +20,8 @@ StreamInfer::StreamInfer(const InferCall::Services& services, Call& call)
       ticket_(services.admission) {}
 
 void StreamInfer::OnStart() {
-  absl::Status status = ticket_.Take(Admission::kCallBytes);
+  absl::Status status =
+      ticket_.TakeIdle(Admission::Idle::kStreams, Admission::kCallBytes);
   absl::MutexLock lock(&mu_);
   if (!status.ok()) {
     InferCall::CountRefusal(services_, status);
@@ -37,13 +44,14 @@ void StreamInfer::OnEndOfMessages() {
   AdvanceLocked();
 }
 
-void StreamInfer::OnMessage(const grpc::ByteBuffer& message) {
+void StreamInfer::OnMessage(const ByteChain& message) {
   const std::shared_ptr<Slot> slot = OpenSlot();
   // Null once the stream is ending: what came too late is dropped.
   std::shared_ptr<InferCall> infer;
   if (slot != nullptr) {
     infer = InferCall::Start(
         services_, message, call_.deadline(), AnswerForm::kStream, slot->ticket,
+        slot->reserved,
         [this, slot](InferCall::Answer answer) { SetAnswer(*slot, answer); });
   }
   bool cancelled = false;
@@ -59,10 +67,35 @@ void StreamInfer::OnMessage(const grpc::ByteBuffer& message) {
   if (cancelled) infer->Cancel();
 }
 
+// A small one is refused when it is whole, inside the stream. A large one that
+// there is no room for can't be waited for, and ends the stream.
+CallStatus StreamInfer::Reserve(size_t bytes) {
+  absl::MutexLock lock(&mu_);
+  if (arriving_ == nullptr) {
+    if (bytes <= kSmallMessage) return {};
+    arriving_ = std::make_shared<Slot>(services_.admission);
+  }
+  const absl::Status status =
+      arriving_->ticket.TakeIdle(Admission::Idle::kMessages, bytes);
+  if (status.ok()) {
+    arriving_->reserved += bytes;
+  } else {
+    InferCall::CountRefusal(services_, status);
+  }
+  return ToCallStatus(status);
+}
+
 std::shared_ptr<StreamInfer::Slot> StreamInfer::OpenSlot() {
   absl::MutexLock lock(&mu_);
+  std::shared_ptr<Slot> slot = std::move(arriving_);
+  arriving_ = nullptr;
   if (end_.has_value()) return nullptr;
-  return slots_.emplace_back(std::make_shared<Slot>(services_.admission));
+  if (slot == nullptr) {
+    slot = std::make_shared<Slot>(services_.admission);
+  } else {
+    slot->ticket.Busy();
+  }
+  return slots_.emplace_back(std::move(slot));
 }
 
 void StreamInfer::SetAnswer(Slot& slot, InferCall::Answer& answer) {
@@ -76,7 +109,7 @@ void StreamInfer::SetAnswer(Slot& slot, InferCall::Answer& answer) {
   absl::MutexLock lock(&mu_);
   answered.swap(slot.call);
   slot.status = std::move(answer.status);
-  slot.answer.Swap(&answer.message);
+  slot.answer = std::move(answer.message);
   AdvanceLocked();
 }
 
@@ -134,7 +167,7 @@ void StreamInfer::AdvanceLocked() {
   }
   if (end_.has_value() && slots_.empty() && writing_ == nullptr) {
     finished_ = true;
-    call_.Finish(ToGrpcStatus(*end_));
+    call_.Finish(ToCallStatus(*end_));
   }
 }
 

@@ -5,16 +5,15 @@
 // Thread-safe.
 #pragma once
 
-#include <grpcpp/support/byte_buffer.h>
-
 #include <deque>
 #include <memory>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "rpc/call.h"
 #include "rpc/infer_call.h"
+#include "wire/byte_chain.h"
+#include "wire/call.h"
 
 namespace stoker {
 
@@ -29,15 +28,16 @@ class StreamInfer final : public CallHandler {
   struct Slot {
     explicit Slot(Admission& admission) : ticket(admission) {}
     Admission::Ticket ticket;         // held until the answer is sent
+    size_t reserved = 0;              // in it, for the message
     std::shared_ptr<InferCall> call;  // null once answered
     // Set once answered; not OK: the stream ends with it.
     std::optional<absl::Status> status;
-    grpc::ByteBuffer answer;
+    ByteChain answer;
   };
 
   void OnStart() override ABSL_LOCKS_EXCLUDED(mu_);
-  void OnMessage(const grpc::ByteBuffer& message) override
-      ABSL_LOCKS_EXCLUDED(mu_);
+  CallStatus Reserve(size_t bytes) override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnMessage(const ByteChain& message) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnEndOfMessages() override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWritten(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
@@ -66,6 +66,8 @@ class StreamInfer final : public CallHandler {
   absl::Mutex mu_;
   std::deque<std::shared_ptr<Slot>> slots_
       ABSL_GUARDED_BY(mu_);  // in request order
+  // Of the message that is arriving; null while nothing is reserved for it.
+  std::shared_ptr<Slot> arriving_ ABSL_GUARDED_BY(mu_);
   bool reading_ ABSL_GUARDED_BY(mu_) =
       false;  // until the message has been parsed
   std::shared_ptr<Slot> writing_ ABSL_GUARDED_BY(mu_);

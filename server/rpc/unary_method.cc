@@ -13,8 +13,10 @@ namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
 
-using Answer =
-    std::function<absl::StatusOr<grpc::ByteBuffer>(const grpc::ByteBuffer&)>;
+using Answer = std::function<absl::StatusOr<ByteChain>(const ByteChain&)>;
+
+// A compressed message takes its own size first, and a step more than it needs.
+constexpr size_t kTimesReserved = 3;
 
 class UnaryHandler final : public CallHandler {
  public:
@@ -23,12 +25,18 @@ class UnaryHandler final : public CallHandler {
 
   void OnStart() override { call_.ReadSoon(); }
 
-  void OnMessage(const grpc::ByteBuffer& message) override {
-    const absl::StatusOr<grpc::ByteBuffer> answer = answer_(message);
+  // A compressed one comes in pieces, and each is told of.
+  CallStatus Reserve(size_t bytes) override {
+    reserved_ += bytes;
+    return SmallMessage(reserved_ / kTimesReserved);
+  }
+
+  void OnMessage(const ByteChain& message) override {
+    const absl::StatusOr<ByteChain> answer = answer_(message);
     if (answer.ok()) {
       call_.Answer(*answer);
     } else {
-      call_.Finish(ToGrpcStatus(answer.status()));
+      call_.Finish(ToCallStatus(answer.status()));
     }
   }
 
@@ -37,9 +45,10 @@ class UnaryHandler final : public CallHandler {
  private:
   Call& call_;
   const Answer& answer_;
+  size_t reserved_ = 0;
 };
 
-using Begin = std::function<void(const grpc::ByteBuffer&, AnswerLater)>;
+using Begin = std::function<void(const ByteChain&, AnswerLater)>;
 
 // The call of an answer that is still to come. It is let go of when the call
 // ends, which may be before: a server that stops waits for its calls.
@@ -65,19 +74,23 @@ class LaterHandler final : public CallHandler {
   LaterHandler(Call& call, const Begin& begin) : call_(call), begin_(begin) {}
 
   void OnStart() override { call_.ReadSoon(); }
+  CallStatus Reserve(size_t bytes) override {
+    reserved_ += bytes;
+    return SmallMessage(reserved_ / kTimesReserved);
+  }
 
-  void OnMessage(const grpc::ByteBuffer& message) override {
+  void OnMessage(const ByteChain& message) override {
     unanswered_->Hold(call_.shared_from_this());
-    begin_(message, [unanswered = unanswered_](
-                        const absl::StatusOr<grpc::ByteBuffer>& answer) {
-      const std::shared_ptr<Call> call = unanswered->LetGo();
-      if (call == nullptr) return;
-      if (answer.ok()) {
-        call->Answer(*answer);
-      } else {
-        call->Finish(ToGrpcStatus(answer.status()));
-      }
-    });
+    begin_(message,
+           [unanswered = unanswered_](const absl::StatusOr<ByteChain>& answer) {
+             const std::shared_ptr<Call> call = unanswered->LetGo();
+             if (call == nullptr) return;
+             if (answer.ok()) {
+               call->Answer(*answer);
+             } else {
+               call->Finish(ToCallStatus(answer.status()));
+             }
+           });
   }
 
   void OnEndOfMessages() override { call_.Finish(NoMessageStatus()); }
@@ -87,20 +100,27 @@ class LaterHandler final : public CallHandler {
  private:
   void End(const absl::Status& status) {
     const std::shared_ptr<Call> held = unanswered_->LetGo();
-    call_.Finish(ToGrpcStatus(status));
+    call_.Finish(ToCallStatus(status));
   }
 
   Call& call_;
   const Begin& begin_;
+  size_t reserved_ = 0;
   const std::shared_ptr<Unanswered> unanswered_ =
       std::make_shared<Unanswered>();
 };
 
 }  // namespace
 
-absl::Status ParseMessage(const grpc::ByteBuffer& bytes,
+CallStatus SmallMessage(size_t bytes) {
+  if (bytes <= kMaxBytes) return {};
+  return ToCallStatus(absl::InvalidArgumentError(absl::StrCat(
+      "expected a message of at most ", kMaxBytes, " bytes, got ", bytes)));
+}
+
+absl::Status ParseMessage(const ByteChain& bytes,
                           google::protobuf::Message& message) {
-  const size_t size = bytes.Length();
+  const size_t size = bytes.size();
   if (size > kMaxBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("expected at most ", kMaxBytes, " bytes of ",
@@ -116,9 +136,8 @@ absl::Status ParseMessage(const grpc::ByteBuffer& bytes,
                    size, " bytes that are none"));
 }
 
-grpc::ByteBuffer SerialisedMessage(const google::protobuf::Message& message) {
-  const grpc::Slice slice(message.SerializeAsString());
-  return grpc::ByteBuffer(&slice, 1);
+ByteChain SerialisedMessage(const google::protobuf::Message& message) {
+  return ByteChain::Copy(message.SerializeAsString());
 }
 
 void AddUnaryBytes(MethodTable& methods, const std::string& path,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 
+from tests.integration.hpack import HeaderDecoder
+
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 INITIAL_WINDOW_SIZE = 4
@@ -16,12 +18,12 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
-def header_block(method: str, extra: dict[str, str] | None = None) -> bytes:
-    """The headers of a call, each as a literal that is not indexed."""
+def header_block(method: str, extra: dict[str, str] | None = None, path: str = "") -> bytes:
+    """The headers of a call, each as a literal that is not indexed; `path` instead of a method of ours."""
     headers = {
         ":method": "POST",
         ":scheme": "http",
-        ":path": f"/inference.GRPCInferenceService/{method}",
+        ":path": path or f"/inference.GRPCInferenceService/{method}",
         ":authority": "localhost",
         "content-type": "application/grpc",
         "te": "trailers",
@@ -46,6 +48,7 @@ class RawClient:
         self.socket.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b""))
         self._next_stream = 1
         self._received = b""
+        self._headers = HeaderDecoder()
         # What the server lets us send, of the connection and of each call.
         self.window: dict[int, int] = {0: 65535}
         self._initial_window = 65535
@@ -61,11 +64,11 @@ class RawClient:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
-    def open(self, method: str = "ModelInfer") -> int:
+    def open(self, method: str = "ModelInfer", extra: dict[str, str] | None = None, path: str = "") -> int:
         """Sends the headers of a call; its stream."""
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self.window[stream] = self._initial_window
-        self.socket.sendall(frame(HEADERS, END_HEADERS, stream, header_block(method)))
+        self.socket.sendall(frame(HEADERS, END_HEADERS, stream, header_block(method, extra, path)))
         return stream
 
     def send(self, stream: int, data: bytes, last: bool = False) -> None:
@@ -79,7 +82,11 @@ class RawClient:
 
     def send_within_windows(self, stream: int, size: int, seconds: float) -> int:
         """Up to `size` zeros, as the server's windows allow; how many it took in that time."""
-        sent = 0
+        return self.send_content(stream, bytes(size), seconds)
+
+    def send_content(self, stream: int, content: bytes, seconds: float) -> int:
+        """Bytes of the call, as the server's windows allow; how many it took in that time."""
+        sent, size = 0, len(content)
         self.socket.settimeout(seconds)
         try:
             while sent < size:
@@ -87,7 +94,7 @@ class RawClient:
                 if room <= 0:  # a server that is short of memory takes windows back
                     self._read_frame()
                     continue
-                self.socket.sendall(frame(DATA, 0, stream, bytes(room)))
+                self.socket.sendall(frame(DATA, 0, stream, content[sent : sent + room]))
                 self.window[0] -= room
                 self.window[stream] -= room
                 sent += room
@@ -96,13 +103,13 @@ class RawClient:
         return sent
 
     def answer(self, stream: int) -> bytes:
-        """Everything that came until the call has a status or is reset."""
+        """Everything that came until the call has a status or is reset; headers as lines of text."""
         seen = b""
         while True:
             kind, _, of, payload = self._read_frame()
             if of == stream:
                 seen += payload
-                if kind == RST_STREAM or b"grpc-status" in payload:
+                if kind == RST_STREAM or b"grpc-status: " in payload:
                     return seen
 
     def _take(self, size: int) -> bytes:
@@ -129,6 +136,8 @@ class RawClient:
                     self._initial_window = value
         elif kind == PING and not flags & ACK:
             self.socket.sendall(frame(PING, ACK, 0, payload))
+        elif kind == HEADERS:
+            payload = b"".join(b"%s: %s\n" % header for header in self._headers.decode(payload))
         elif kind == WINDOW_UPDATE and stream in self.window:
             self.window[stream] += struct.unpack(">I", payload)[0]
         return kind, flags, stream, payload

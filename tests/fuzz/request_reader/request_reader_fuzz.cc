@@ -79,7 +79,7 @@ ModelInferRequest ToMessage(const RequestView& view) {
   return request;
 }
 
-Reading Check(const grpc::ByteBuffer& buffer, size_t size,
+Reading Check(const ByteChain& buffer, size_t size,
               const std::optional<std::string>& expected) {
   RequestReader reader(buffer);
   reader.Scan();
@@ -99,16 +99,17 @@ Reading Check(const grpc::ByteBuffer& buffer, size_t size,
 
 // Cuts are drawn from the content, so that a failure repeats. The slices show
 // `bytes`: gRPC puts small ones together when it may copy them.
-grpc::ByteBuffer Cut(const std::string& bytes, std::mt19937& random) {
+ByteChain Cut(const std::string& bytes, std::mt19937& random) {
   const size_t longest = size_t{1} << (random() % 8);
-  std::vector<grpc::Slice> slices;
+  ByteChain slices;
   for (size_t at = 0; at < bytes.size();) {
     const size_t size =
         std::min<size_t>(random() % (longest + 1), bytes.size() - at);
-    slices.emplace_back(bytes.data() + at, size, grpc::Slice::STATIC_SLICE);
+    slices.Append(
+        {nullptr, reinterpret_cast<const std::byte*>(bytes.data() + at), size});
     at += size;
   }
-  return grpc::ByteBuffer(slices.data(), slices.size());
+  return slices;
 }
 
 }  // namespace
@@ -125,8 +126,8 @@ Reading FuzzRequestReader(const uint8_t* data, size_t size) {
   if (ModelInferRequest request; request.ParseFromString(bytes)) {
     expected = Canonical(request);
   }
-  const grpc::Slice whole(bytes);
-  const Reading reading = Check(grpc::ByteBuffer(&whole, 1), size, expected);
+  const ByteChain whole = ByteChain::Copy(bytes);
+  const Reading reading = Check(whole, size, expected);
   std::mt19937 random(static_cast<uint32_t>(std::hash<std::string>()(bytes)));
   for (int i = 0; i < 2; ++i) {
     Check(Cut(bytes, random), size, expected);

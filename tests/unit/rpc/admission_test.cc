@@ -78,7 +78,7 @@ TEST_F(AdmissionTest, RequestsThatNeverFitGetNoHint) {
   const absl::Status refused = ticket.Take(kMax / 2 + 1);
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("expected at most"));
-  EXPECT_EQ(ToGrpcStatus(refused).error_details(), "");
+  EXPECT_EQ(ToCallStatus(refused).details, "");
   EXPECT_EQ(Refused("", "memory"), 0);
 }
 
@@ -123,7 +123,7 @@ TEST_F(AdmissionTest, MessagesMayBeHeldTwice) {
 absl::Duration Hint(const absl::Status& status) {
   google::rpc::Status details;
   google::rpc::RetryInfo info;
-  EXPECT_TRUE(details.ParseFromString(ToGrpcStatus(status).error_details()));
+  EXPECT_TRUE(details.ParseFromString(ToCallStatus(status).details));
   EXPECT_EQ(details.details_size(), 1);
   EXPECT_TRUE(details.details(0).UnpackTo(&info));
   return absl::Seconds(info.retry_delay().seconds()) +

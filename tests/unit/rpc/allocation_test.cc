@@ -134,20 +134,20 @@ class AllocationTest : public ::testing::Test {
 // From the message's bytes to the answer's: reading, the queue, the batch, the
 // fake run (3: its result, its memory), writing.
 TEST_F(AllocationTest, OwnPart) {
-  CompletionThread completion;
+  CompletionThread completion, reader("reader");
   std::atomic<int> submitted = 0;
   Admission admission(1 << 30, metrics_);
   const InferCall::Services services{*manager_,  Clock::Real(), metrics_,
-                                     completion, submitted,     admission};
-  const grpc::Slice slice(SmallRequest().SerializeAsString());
-  const grpc::ByteBuffer message(&slice, 1);
+                                     completion, submitted,     admission,
+                                     reader};
+  const ByteChain message = ByteChain::Copy(SmallRequest().SerializeAsString());
   int64_t before = 0;
   for (int i = 0; i < 2 * kRequests; ++i) {
     if (i == kRequests) before = allocations.load();
     absl::Notification done;
     Admission::Ticket ticket(admission);
     InferCall::Start(services, message, MonotonicTime::InfiniteFuture(),
-                     AnswerForm::kUnary, ticket,
+                     AnswerForm::kUnary, ticket, 0,
                      [&](const InferCall::Answer& answer) {
                        if (answer.status.ok()) done.Notify();
                      });

@@ -65,27 +65,25 @@ inline inference::ModelInferRequest::InferInputTensor* AddInput(
   return input;
 }
 
-// A message in slices that show the pieces, which outlive it. gRPC puts small
-// pieces together when it may copy them.
-inline grpc::ByteBuffer InSlices(const std::vector<std::string>& pieces) {
-  std::vector<grpc::Slice> slices;
-  slices.reserve(pieces.size());
+// A message in slices that show the pieces, which outlive it.
+inline ByteChain InSlices(const std::vector<std::string>& pieces) {
+  ByteChain chain;
   for (const std::string& piece : pieces) {
-    slices.emplace_back(piece.data(), piece.size(), grpc::Slice::STATIC_SLICE);
+    chain.Append({nullptr, reinterpret_cast<const std::byte*>(piece.data()),
+                  piece.size()});
   }
-  return grpc::ByteBuffer(slices.data(), slices.size());
+  return chain;
 }
 
 // What a server makes of the bytes; null when they are no ModelInferRequest.
-inline std::shared_ptr<RequestReader> Received(const grpc::ByteBuffer& bytes) {
+inline std::shared_ptr<RequestReader> Received(const ByteChain& bytes) {
   auto reader = std::make_shared<RequestReader>(bytes);
   reader->Scan();
   if (reader->bytes_to_parse() > 0 && !reader->Parse()) return nullptr;
   return reader;
 }
 inline std::shared_ptr<RequestReader> Received(const std::string& bytes) {
-  const grpc::Slice slice(bytes);
-  return Received(grpc::ByteBuffer(&slice, 1));
+  return Received(ByteChain::Copy(bytes));
 }
 inline std::shared_ptr<RequestReader> Received(
     const inference::ModelInferRequest& request) {

@@ -9,7 +9,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "health.grpc.pb.h"
-#include "rpc/call_server.h"
+#include "wire/wire_server.h"
 
 namespace stoker {
 namespace {
@@ -24,9 +24,11 @@ class HealthServiceTest : public ::testing::Test {
       : service_([this](const std::string& name) { return Lookup(name); }) {
     MethodTable methods;
     service_.AddMethods(methods);
-    CallServerOptions options;
+    WireOptions options;
     options.address = "127.0.0.1:0";
-    auto server = CallServer::Start(options, std::move(methods), Clock::Real());
+    auto server = WireServer::Start(
+        options, [methods](Call& call) { return methods.NewHandler(call); },
+        metrics_, Clock::Real());
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     stub_ = Health::NewStub(
@@ -59,7 +61,8 @@ class HealthServiceTest : public ::testing::Test {
   absl::Mutex mu_;
   std::map<std::string, bool> states_ ABSL_GUARDED_BY(mu_);
   HealthService service_;
-  std::unique_ptr<CallServer> server_;
+  MetricRegistry metrics_;
+  std::unique_ptr<WireServer> server_;
   std::unique_ptr<Health::Stub> stub_;
 };
 

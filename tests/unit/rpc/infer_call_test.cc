@@ -12,19 +12,20 @@ class InferCallTest : public ServingTest {
   // What a message that arrived in two slices is answered, for each place of
   // the cut.
   std::vector<absl::StatusCode> Codes(const std::string& message) {
-    CompletionThread completion;
+    CompletionThread completion, reader("reader");
     std::atomic<int> submitted = 0;
     Admission admission(1 << 30, metrics_);
     const InferCall::Services services{*manager_,  Clock::Real(), metrics_,
-                                       completion, submitted,     admission};
+                                       completion, submitted,     admission,
+                                       reader};
     std::vector<absl::StatusCode> codes;
     for (size_t cut = 0; cut <= message.size(); ++cut) {
-      const grpc::Slice slices[] = {grpc::Slice(message.substr(0, cut)),
-                                    grpc::Slice(message.substr(cut))};
+      const std::vector<std::string> pieces = {message.substr(0, cut),
+                                               message.substr(cut)};
       Admission::Ticket ticket(admission);
-      InferCall::Start(services, grpc::ByteBuffer(slices, 2),
+      InferCall::Start(services, InSlices(pieces),
                        MonotonicTime::InfiniteFuture(), AnswerForm::kUnary,
-                       ticket, [&](const InferCall::Answer& answer) {
+                       ticket, 0, [&](const InferCall::Answer& answer) {
                          codes.push_back(answer.status.code());
                        });
     }

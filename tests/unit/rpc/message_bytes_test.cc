@@ -48,7 +48,7 @@ TEST(MessageBytes, ContiguousWithinASliceOnly) {
 }
 
 TEST(MessageBytes, Empty) {
-  EXPECT_EQ(MessageBytes(grpc::ByteBuffer()).size(), 0u);
+  EXPECT_EQ(MessageBytes(ByteChain()).size(), 0u);
   EXPECT_EQ(MessageBytes(InSlices({})).size(), 0u);
   const std::vector<std::string> pieces = {""};
   EXPECT_EQ(MessageBytes(InSlices(pieces)).size(), 0u);

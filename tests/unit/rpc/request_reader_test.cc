@@ -13,16 +13,15 @@ namespace {
 using inference::ModelInferRequest;
 using ::testing::ElementsAre;
 
-grpc::ByteBuffer InOneSlice(const std::string& bytes) {
-  const grpc::Slice slice(bytes);
-  return grpc::ByteBuffer(&slice, 1);
+ByteChain InOneSlice(const std::string& bytes) {
+  return ByteChain::Copy(bytes);
 }
 
 TEST(RequestReader, UsualRequestsAreReadInPlace) {
   ModelInferRequest request = TextRequest(2, 3);
   request.set_model_version("3");
   request.add_outputs()->set_name("length");
-  const grpc::ByteBuffer buffer = InOneSlice(request.SerializeAsString());
+  const ByteChain buffer = InOneSlice(request.SerializeAsString());
   RequestReader reader(buffer);
   reader.Scan();
   EXPECT_EQ(reader.bytes_to_parse(), 0u);

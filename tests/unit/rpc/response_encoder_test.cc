@@ -15,18 +15,10 @@ using inference::ModelInferResponse;
 using inference::ModelStreamInferResponse;
 using ::testing::ElementsAre;
 
-std::string Joined(const grpc::ByteBuffer& buffer) {
-  std::vector<grpc::Slice> slices;
-  EXPECT_TRUE(buffer.Dump(&slices).ok());
-  std::string bytes;
-  for (const grpc::Slice& slice : slices) {
-    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
-  }
-  return bytes;
-}
+std::string Joined(const ByteChain& chain) { return chain.Joined(); }
 
 template <typename Message>
-Message Parse(const grpc::ByteBuffer& buffer) {
+Message Parse(const ByteChain& buffer) {
   Message message;
   EXPECT_TRUE(message.ParseFromString(Joined(buffer)));
   return message;
@@ -37,12 +29,11 @@ std::vector<Tensor> TextOutputs() {
           MakeTensor<int64_t>(DataType::kInt64, {1}, {9})};
 }
 
-absl::StatusOr<grpc::ByteBuffer> Encode(const ModelSpec& spec,
-                                        std::string_view id,
-                                        absl::Span<const int> outputs,
-                                        absl::Span<const Tensor> tensors,
-                                        AnswerForm form) {
-  grpc::ByteBuffer message;
+absl::StatusOr<ByteChain> Encode(const ModelSpec& spec, std::string_view id,
+                                 absl::Span<const int> outputs,
+                                 absl::Span<const Tensor> tensors,
+                                 AnswerForm form) {
+  ByteChain message;
   const absl::Status status =
       EncodeResponse(spec, id, outputs, tensors, form, message);
   if (!status.ok()) return status;
@@ -51,7 +42,7 @@ absl::StatusOr<grpc::ByteBuffer> Encode(const ModelSpec& spec,
 
 TEST(EncodeResponse, EchoesAndKeepsTheOrderAskedFor) {
   const std::vector<Tensor> tensors = TextOutputs();
-  const absl::StatusOr<grpc::ByteBuffer> bytes =
+  const absl::StatusOr<ByteChain> bytes =
       Encode(TextModel(), "id-7", {1, 0}, tensors, AnswerForm::kUnary);
   ASSERT_TRUE(bytes.ok());
   const auto response = Parse<ModelInferResponse>(*bytes);
@@ -97,15 +88,14 @@ TEST(EncodeResponse, LargeTensorsAreSharedNotCopied) {
   const std::weak_ptr<const void> owner = tensors[0].owner;
   const std::byte* data = tensors[0].data;
   {
-    const absl::StatusOr<grpc::ByteBuffer> bytes =
+    const absl::StatusOr<ByteChain> bytes =
         Encode(TextModel(), "big", {0, 1}, tensors, AnswerForm::kUnary);
     ASSERT_TRUE(bytes.ok());
     tensors.clear();
     EXPECT_FALSE(owner.expired());
-    std::vector<grpc::Slice> slices;
-    ASSERT_TRUE(bytes->Dump(&slices).ok());
+    const ByteChain::Slices& slices = bytes->slices();
     ASSERT_EQ(slices.size(), 3u);
-    EXPECT_EQ(reinterpret_cast<const std::byte*>(slices[1].begin()), data);
+    EXPECT_EQ(slices[1].data, data);
     const auto response = Parse<ModelInferResponse>(*bytes);
     EXPECT_THAT(response.raw_output_contents(),
                 ElementsAre(Bytes(values), Bytes<int64_t>({5})));

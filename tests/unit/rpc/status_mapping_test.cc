@@ -1,5 +1,6 @@
 #include "rpc/status_mapping.h"
 
+#include <grpcpp/support/status.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,24 +42,23 @@ const std::vector<std::pair<absl::StatusCode, grpc::StatusCode>>& Codes() {
 
 TEST(StatusMapping, EveryCode) {
   for (const auto& [code, expected] : Codes()) {
-    const grpc::Status status = ToGrpcStatus(absl::Status(code, "why"));
-    EXPECT_EQ(status.error_code(), expected);
-    EXPECT_EQ(status.error_message(),
-              code == absl::StatusCode::kOk ? "" : "why");
+    const CallStatus status = ToCallStatus(absl::Status(code, "why"));
+    EXPECT_EQ(static_cast<int>(status.code), expected);
+    EXPECT_EQ(status.message, code == absl::StatusCode::kOk ? "" : "why");
   }
 }
 
 TEST(StatusMapping, CodesThatNobodyKnowsAreUnknown) {
   const auto strange = static_cast<absl::StatusCode>(1234);
-  EXPECT_EQ(ToGrpcStatus(absl::Status(strange, "?")).error_code(),
+  EXPECT_EQ(static_cast<int>(ToCallStatus(absl::Status(strange, "?")).code),
             grpc::StatusCode::UNKNOWN);
 }
 
 TEST(StatusMapping, LongMessagesAreCut) {
-  const grpc::Status status =
-      ToGrpcStatus(absl::InternalError(std::string(100000, 'x')));
-  EXPECT_LT(status.error_message().size(), 4096u);
-  EXPECT_EQ(status.error_message().substr(0, 3), "xxx");
+  const CallStatus status =
+      ToCallStatus(absl::InternalError(std::string(100000, 'x')));
+  EXPECT_LT(status.message.size(), 4096u);
+  EXPECT_EQ(status.message.substr(0, 3), "xxx");
 }
 
 }  // namespace

@@ -1,0 +1,30 @@
+#include "wire/byte_stream.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+namespace stoker {
+namespace {
+
+long Outcome() {
+  const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  return later ? ByteStream::kLater : ByteStream::kBroken;
+}
+
+}  // namespace
+
+long SocketStream::Receive(void* memory, size_t size) {
+  const ssize_t received = recv(socket_.get(), memory, size, 0);
+  return received >= 0 ? received : Outcome();
+}
+
+long SocketStream::Send(const iovec* pieces, int count) {
+  msghdr message = {};
+  message.msg_iov = const_cast<iovec*>(pieces);
+  message.msg_iovlen = static_cast<size_t>(count);
+  const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
+  return sent >= 0 ? sent : Outcome();
+}
+
+}  // namespace stoker

@@ -1,0 +1,43 @@
+// The bytes between this process and one peer, in order, both ways: a socket;
+// later, what encrypts one.
+//
+// Not thread-safe. Nothing here blocks.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "base/file_descriptor.h"
+
+namespace stoker {
+
+class ByteStream {
+ public:
+  // What a transfer comes to besides a number of bytes.
+  static constexpr long kLater = -1;   // not now
+  static constexpr long kBroken = -2;  // never again
+
+  virtual ~ByteStream() = default;
+
+  // What to wait on, for epoll.
+  virtual int descriptor() const = 0;
+  // 0: the peer sends no more.
+  virtual long Receive(void* memory, size_t size) = 0;
+  virtual long Send(const iovec* pieces, int count) = 0;
+};
+
+class SocketStream final : public ByteStream {
+ public:
+  explicit SocketStream(FileDescriptor socket) : socket_(std::move(socket)) {}
+
+  int descriptor() const override { return socket_.get(); }
+  long Receive(void* memory, size_t size) override;
+  long Send(const iovec* pieces, int count) override;
+
+ private:
+  const FileDescriptor socket_;
+};
+
+}  // namespace stoker

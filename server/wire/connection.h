@@ -1,0 +1,130 @@
+// One peer's HTTP/2: its frames in and out, its streams, and the bounds of
+// both.
+//
+// Used on its loop's thread only. Ends by HangUp, after which the loop deletes
+// it; its calls may live on without it.
+#pragma once
+
+#include <nghttp2/nghttp2.h>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/monotonic_time.h"
+#include "wire/byte_stream.h"
+#include "wire/frame_meter.h"
+#include "wire/loop.h"
+#include "wire/output_buffer.h"
+#include "wire/peers.h"
+#include "wire/progress.h"
+#include "wire/token_bucket.h"
+#include "wire/wire_metrics.h"
+
+namespace stoker {
+
+class StreamCall;
+
+class Connection final : public EventSource {
+ public:
+  // The loop outlives it.
+  Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
+             PeerTicket peer);
+  ~Connection();
+
+  void Begin();
+  void OnReady(uint32_t events) override;
+  // Tells calls what happened to them, for at most that long, and sends what
+  // came of it. True: there is more to tell.
+  bool Serve(absl::Duration slice);
+  void Tick(MonotonicTime now);
+  // Takes no more calls; ends when the last is over.
+  void Drain();
+  // The server stops.
+  void StopCalls();
+  // At once; with a reason it is counted.
+  void HangUp();
+  void HangUp(Hangup reason);
+
+  bool idle() const { return calls_.empty() && !over_; }
+  MonotonicTime last_heard() const { return heard_; }
+
+  // ---- for its calls
+
+  WireLoop& loop() { return loop_; }
+  nghttp2_session* session() { return session_; }
+  // Something happened to the call that its handler is to be told.
+  void Deliver(std::shared_ptr<StreamCall> call);
+  // Something is to be sent.
+  void Touch();
+  // Calls OnSent when what is in the output now has been sent, or never will.
+  void WhenSent(std::shared_ptr<StreamCall> call);
+  OutputBuffer& output() { return output_; }
+  // Whether more answers may be put into the output.
+  bool HasRoom() const;
+  // A message has passed: the peer may send some more frames that move nothing.
+  void Earn();
+
+ private:
+  friend class SessionCallbacks;
+  struct Sending {
+    uint64_t until;  // the output's `sent`
+    std::shared_ptr<StreamCall> call;
+  };
+
+  // Whether the peer may go on after a frame like this.
+  void CountFrame(const FrameMeter::Head& head);
+  // What the session reports.
+  void OnRequestBegins(int32_t stream);
+  // False: the connection can't go on.
+  bool OnHeader(int32_t stream, std::string_view name, std::string_view value);
+  void OnFrame(const nghttp2_frame& frame);
+  void OnData(int32_t stream, std::string_view bytes);
+  void OnFrameSent(const nghttp2_frame& frame);
+  void OnStreamClosed(int32_t stream);
+
+  StreamCall* CallOf(int32_t stream) const;
+  void SendSettings();
+  void Receive();
+  void Flush();
+  bool FillOutput();
+  void TellOfSent();
+  void WatchSocket();
+  void AskToCalmDown();
+  void CheckTimes(MonotonicTime now);
+  void CheckAge(MonotonicTime now);
+  void FinishDrain();
+
+  WireLoop& loop_;
+  const std::unique_ptr<ByteStream> stream_;
+  const PeerTicket peer_;
+  nghttp2_session* session_ = nullptr;
+  absl::flat_hash_map<int32_t, std::shared_ptr<StreamCall>> calls_;
+  std::deque<std::shared_ptr<StreamCall>> deliveries_;
+  bool busy_ = false;  // in the loop's queue
+  bool over_ = false;
+
+  OutputBuffer output_;
+  std::deque<Sending> sending_;
+  Progress taken_;  // of the output, by the peer
+  uint32_t watched_ = 0;
+
+  FrameMeter frames_;
+  TokenBucket useless_;
+  TokenBucket forced_resets_;  // streams that we had to reset
+
+  const MonotonicTime born_;
+  MonotonicTime heard_;
+  MonotonicTime idle_since_;
+  bool settled_ = false;  // the peer has spoken HTTP/2
+  std::optional<MonotonicTime> pinged_;
+  std::optional<MonotonicTime> draining_since_;
+  bool drained_ = false;  // the second GOAWAY is on its way
+  bool too_old_ = false;
+  std::optional<Hangup> reason_;  // when the session ends itself
+};
+
+}  // namespace stoker

@@ -1,0 +1,25 @@
+#include "wire/frame_meter.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace stoker {
+
+void FrameMeter::Add(std::string_view bytes,
+                     absl::FunctionRef<void(const Head&)> see) {
+  while (!bytes.empty()) {
+    const size_t skipped = std::min(skip_, bytes.size());
+    skip_ -= skipped;
+    bytes.remove_prefix(skipped);
+    const size_t here = std::min(kHead - head_size_, bytes.size());
+    if (here > 0) std::memcpy(head_.data() + head_size_, bytes.data(), here);
+    head_size_ += here;
+    bytes.remove_prefix(here);
+    if (head_size_ < kHead) continue;
+    head_size_ = 0;
+    skip_ = size_t{head_[0]} << 16 | size_t{head_[1]} << 8 | head_[2];
+    see({skip_, head_[3], head_[4]});
+  }
+}
+
+}  // namespace stoker

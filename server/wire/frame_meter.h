@@ -1,0 +1,36 @@
+// Sees every frame that a peer sends, also those that nghttp2 passes over in
+// silence, by nothing but its head.
+//
+// Not thread-safe.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+
+namespace stoker {
+
+class FrameMeter {
+ public:
+  struct Head {
+    size_t length = 0;
+    uint8_t type = 0;
+    uint8_t flags = 0;
+  };
+
+  // What arrived; `see` is called for each frame that begins in it.
+  void Add(std::string_view bytes, absl::FunctionRef<void(const Head&)> see);
+
+ private:
+  static constexpr size_t kHead = 9;
+  static constexpr size_t kPreface = 24;
+
+  std::array<unsigned char, kHead> head_ = {};
+  size_t head_size_ = 0;
+  size_t skip_ = kPreface;  // bytes before the next head
+};
+
+}  // namespace stoker

@@ -1,0 +1,35 @@
+// So much at once, and so much more per second.
+//
+// Not thread-safe.
+#pragma once
+
+#include <algorithm>
+
+#include "base/monotonic_time.h"
+
+namespace stoker {
+
+class TokenBucket {
+ public:
+  TokenBucket(double size, double per_second)
+      : size_(size), per_second_(per_second), tokens_(size) {}
+
+  // False: there is none left.
+  bool Take(MonotonicTime now) {
+    const double seconds = absl::ToDoubleSeconds(now - filled_);
+    filled_ = now;
+    Earn(seconds * per_second_);
+    if (tokens_ < 1) return false;
+    tokens_ -= 1;
+    return true;
+  }
+  void Earn(double tokens) { tokens_ = std::min(size_, tokens_ + tokens); }
+
+ private:
+  const double size_;
+  const double per_second_;
+  double tokens_;
+  MonotonicTime filled_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,39 @@
+// What the transport counts.
+//
+// Thread-safe.
+#pragma once
+
+#include "metrics/metrics.h"
+
+namespace stoker {
+
+// Why a connection was not taken, or was ended by this side; the label `reason`
+// of the metric.
+enum class Hangup {
+  kLimit,        // too many connections, and none of them idle
+  kPeerLimit,    // too many of that address
+  kDescriptors,  // none left
+  kAccept,       // the system refused for another reason
+  kHandshake,    // never spoke HTTP/2
+  kProtocol,     // broke its rules
+  kCalm,         // too many useless frames or resets
+  kStalled,      // doesn't read
+  kSilent,       // doesn't answer pings
+  kIdle,         // without calls, for too long or to make room
+  kAge,          // old enough
+};
+
+class WireMetrics {
+ public:
+  explicit WireMetrics(MetricRegistry& metrics);
+
+  void Count(Hangup reason);
+  void Opened() { connections_.Add(1); }
+  void Closed() { connections_.Add(-1); }
+
+ private:
+  MetricRegistry& metrics_;
+  Gauge connections_;
+};
+
+}  // namespace stoker

@@ -1,0 +1,82 @@
+#include "wire/wire_server.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "base/status_macros.h"
+#include "wire/address.h"
+#include "wire/listener.h"
+#include "wire/loop.h"
+#include "wire/peers.h"
+#include "wire/wire_metrics.h"
+
+namespace stoker {
+namespace {
+
+// Descriptors that are not for connections: models, caches, compile jobs.
+constexpr int kOtherDescriptors = 512;
+
+// As many connections as there are descriptors for.
+WireLimits Fitted(WireLimits limits) {
+  rlimit files = {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return limits;
+  const auto all =
+      static_cast<int>(std::min<rlim_t>(files.rlim_cur, rlim_t{1} << 30));
+  limits.max_connections = std::min(limits.max_connections,
+                                    std::max(all - kOtherDescriptors, all / 2));
+  return limits;
+}
+
+}  // namespace
+
+WireServer::WireServer(const WireOptions& options, MakeHandler make_handler,
+                       MetricRegistry& metrics, Clock& clock)
+    : options_(options),
+      make_handler_(std::move(make_handler)),
+      clock_(clock),
+      metrics_(std::make_unique<WireMetrics>(metrics)),
+      peers_(std::make_unique<Peers>()) {
+  for (int i = 0; i < options_.loops; ++i) {
+    loops_.push_back(std::make_unique<WireLoop>(
+        absl::StrCat("rpc-", i), Fitted(options_.limits), make_handler_,
+        *metrics_, options_.on_stall, clock_));
+  }
+}
+
+absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
+    const WireOptions& options, MakeHandler make_handler,
+    MetricRegistry& metrics, Clock& clock) {
+  ASSIGN_OR_RETURN(ListeningSockets listening, Listen(options.address));
+  std::unique_ptr<WireServer> server(
+      new WireServer(options, std::move(make_handler), metrics, clock));
+  server->port_ = listening.port;
+  server->listener_ =
+      std::make_unique<Listener>(std::move(listening.sockets), server->loops_,
+                                 *server->peers_, *server->metrics_);
+  for (const auto& loop : server->loops_) loop->Start();
+  server->listener_->Open();
+  return server;
+}
+
+WireServer::~WireServer() { Shutdown(MonotonicTime::InfinitePast()); }
+
+void WireServer::Shutdown(MonotonicTime deadline) {
+  absl::MutexLock lock(&mu_);
+  if (is_shut_down_ || listener_ == nullptr) return;
+  is_shut_down_ = true;
+  absl::Notification closed;
+  loops_.front()->Run([&] {
+    listener_->Close();
+    closed.Notify();
+  });
+  closed.WaitForNotification();
+  for (const auto& loop : loops_) loop->Drain();
+  for (const auto& loop : loops_) loop->AwaitCalls(deadline);
+  for (const auto& loop : loops_) loop->Join();
+}
+
+}  // namespace stoker

@@ -1,0 +1,70 @@
+// A gRPC server over HTTP/2: an address, its loops, and who makes a call's
+// handler. Knows no methods and no messages.
+//
+// Thread-safe once started.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "base/clock.h"
+#include "metrics/metrics.h"
+#include "wire/call.h"
+#include "wire/limits.h"
+
+namespace stoker {
+
+class Listener;
+class Peers;
+class WireLoop;
+class WireMetrics;
+
+struct WireOptions {
+  std::string address;  // "host:port", port 0: any; "unix:PATH"
+  int loops = 1;        // threads
+  WireLimits limits;
+  // Called for each call that ends because its client doesn't send or take what
+  // is due; on its loop.
+  std::function<void()> on_stall = [] {};
+};
+
+class WireServer {
+ public:
+  // Binds and starts to answer. INVALID_ARGUMENT: that is no address;
+  // UNAVAILABLE: it can't be bound. What is passed by reference outlives it.
+  static absl::StatusOr<std::unique_ptr<WireServer>> Start(
+      const WireOptions& options, MakeHandler make_handler,
+      MetricRegistry& metrics, Clock& clock);
+  // Shutdown(now).
+  ~WireServer();
+
+  // 0 of a unix socket.
+  int port() const { return port_; }
+
+  // Takes no more connections, tells open calls, waits for them until
+  // `deadline`, then cancels what is left and waits for that. Idempotent.
+  void Shutdown(MonotonicTime deadline) ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  WireServer(const WireOptions& options, MakeHandler make_handler,
+             MetricRegistry& metrics, Clock& clock);
+
+  const WireOptions options_;
+  const MakeHandler make_handler_;
+  Clock& clock_;
+  const std::unique_ptr<WireMetrics> metrics_;
+  const std::unique_ptr<Peers> peers_;
+  std::vector<std::unique_ptr<WireLoop>> loops_;
+  std::unique_ptr<Listener> listener_;
+  int port_ = 0;
+
+  absl::Mutex mu_;  // held while shutting down: one does, the others wait
+  bool is_shut_down_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace stoker

@@ -1,0 +1,68 @@
+#include "wire/address.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+
+#include "tests/fakes/temp_folder.h"
+
+namespace stoker {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Address, WhatIsNone) {
+  for (const char* wrong :
+       {"", "8001", ":8001", "localhost", "127.0.0.1:65536", "127.0.0.1:-1",
+        "127.0.0.1:http", "unix:", "unix"}) {
+    EXPECT_EQ(Listen(wrong).status().code(), absl::StatusCode::kInvalidArgument)
+        << wrong;
+  }
+  const std::string too_long = "unix:/" + std::string(108, 'x');
+  EXPECT_EQ(CheckListenAddress(too_long).code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Address, AnyPortOfEachFamily) {
+  for (const char* address : {"127.0.0.1:0", "localhost:0", "0.0.0.0:0"}) {
+    const absl::StatusOr<ListeningSockets> listening = Listen(address);
+    ASSERT_TRUE(listening.ok()) << address << ": " << listening.status();
+    EXPECT_GT(listening->port, 0) << address;
+  }
+}
+
+TEST(Address, APortIsNobodyElses) {
+  const absl::StatusOr<ListeningSockets> first = Listen("127.0.0.1:0");
+  ASSERT_TRUE(first.ok());
+  const std::string taken = "127.0.0.1:" + std::to_string(first->port);
+  const absl::Status second = Listen(taken).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.message()), HasSubstr(taken));
+  EXPECT_THAT(std::string(second.message()), HasSubstr("in use"));
+}
+
+TEST(Address, ASocketLeftBehindIsReplacedAndOneInUseIsNot) {
+  const TempFolder folder;
+  const std::string path = folder / "grpc.sock";
+  { ASSERT_TRUE(Listen("unix:" + path).ok()); }
+  EXPECT_TRUE(std::filesystem::exists(path));
+  const absl::StatusOr<ListeningSockets> again = Listen("unix:" + path);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->port, 0);
+  EXPECT_EQ(Listen("unix:" + path).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST(Address, AFileIsNotReplaced) {
+  const TempFolder folder;
+  const std::string path = folder / "precious";
+  std::filesystem::create_directory(path);
+  EXPECT_EQ(Listen("unix:" + path).status().code(),
+            absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+}  // namespace
+}  // namespace stoker

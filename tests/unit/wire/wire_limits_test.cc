@@ -1,0 +1,241 @@
+// What becomes of peers that do too much.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/wire/echo_calls.h"
+#include "tests/unit/wire/raw_peer.h"
+
+namespace stoker {
+namespace {
+
+bool Answers(int port) {
+  RawPeer peer(port);
+  return peer.Ask(1, "/echo/Now", "x") &&
+         peer.AwaitEnd(1).type == RawFrame::kHeaders;
+}
+
+struct Flood {
+  const char* name;
+  std::string frame;
+};
+
+class FloodTest : public ::testing::TestWithParam<Flood> {};
+
+TEST_P(FloodTest, EndsTheConnection) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Open(1, "/echo/Stream"));
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += GetParam().frame;
+  bool taken = true;
+  for (int i = 0; i < 20 && taken; ++i) taken = peer.SendBytes(many);
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("calm"), 1);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+std::vector<Flood> Floods() {
+  using F = RawFrame;
+  return {
+      {"EmptyData", RawPeer::Frame(F::kData, 0, 1, "")},
+      {"Priority",
+       RawPeer::Frame(F::kPriority, 0, 1, std::string("\0\0\0\0\x10", 5))},
+      {"Ping", RawPeer::Frame(F::kPing, 0, 0, "12345678")},
+      {"PingAnswer", RawPeer::Frame(F::kPing, kAck, 0, "12345678")},
+      {"Settings", RawPeer::Frame(F::kSettings, 0, 0, "")},
+      {"Window", RawPeer::Frame(F::kWindowUpdate, 0, 0, RawPeer::Number(1))},
+      {"Unknown", RawPeer::Frame(200, 0, 0, "what")},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Frames, FloodTest, ::testing::ValuesIn(Floods()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(WireLimits, RapidResets) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  bool taken = true;
+  for (uint32_t stream = 1; stream < 20'000 && taken; stream += 2) {
+    taken = peer.Open(stream, "/echo/Never") &&
+            peer.Send(RawFrame::kReset, 0, stream, RawPeer::Number(8));
+  }
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_LE(server.counts.started, 2000);
+  while (server.counts.ended < server.counts.started) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+// Windows that make the server reset the stream, whose call goes on.
+TEST(WireLimits, ResetsThatThePeerMakesUsDo) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  bool taken = true;
+  for (uint32_t stream = 1; stream < 20'000 && taken; stream += 2) {
+    taken = peer.Open(stream, "/echo/Never") &&
+            peer.Send(RawFrame::kWindowUpdate, 0, stream,
+                      RawPeer::Number(0x7FFFFFFF));
+  }
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_LE(server.counts.started, 4000);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+TEST(WireLimits, ContinuationsWithoutEnd) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Send(RawFrame::kHeaders, 0, 1,
+                        RawPeer::RequestHeaders("/echo/Now")));
+  bool taken = true;
+  for (int i = 0; i < 1000 && taken; ++i) {
+    taken = peer.Send(RawFrame::kContinuation, 0, 1,
+                      RawPeer::Literal("x", std::string(16'000, 'y')));
+  }
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+// The call is refused, the connection goes on, and so do its other calls.
+TEST(WireLimits, TooManyHeaderBytes) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Open(1, "/echo/Stream"));
+  std::string more;
+  for (int i = 0; i < 60; ++i) {
+    more += RawPeer::Literal("x-" + std::to_string(i), std::string(250, 'y'));
+  }
+  ASSERT_TRUE(peer.Open(3, "/echo/Now", more));
+  const RawFrame refused = peer.AwaitEnd(3);
+  EXPECT_EQ(refused.type, RawFrame::kHeaders);
+  EXPECT_EQ(server.counts.started, 1);
+  ASSERT_TRUE(peer.Send(RawFrame::kData, 0, 1, RawPeer::Message("go on")));
+  EXPECT_EQ(peer.Await(RawFrame::kData).payload, RawPeer::Message("go on"));
+}
+
+// What no base64 is concerns nobody but its call.
+TEST(WireLimits, ABadBinaryHeader) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Open(1, "/echo/Stream"));
+  ASSERT_TRUE(peer.Open(3, "/echo/Now", RawPeer::Literal("x-bin", "*!*")));
+  ASSERT_TRUE(peer.Send(RawFrame::kData, kEndStream, 3, RawPeer::Message("")));
+  EXPECT_EQ(peer.AwaitEnd(3).stream, 3u);
+  ASSERT_TRUE(peer.Send(RawFrame::kData, 0, 1, RawPeer::Message("go on")));
+  EXPECT_EQ(peer.Await(RawFrame::kData).payload, RawPeer::Message("go on"));
+}
+
+TEST(WireLimits, OtherProtocols) {
+  EchoServer server;
+  for (const std::string& hello :
+       {std::string("GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
+        std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11),
+        std::string(1000, '\0')}) {
+    RawPeer peer(server.port(), false);
+    peer.SendBytes(hello);
+    EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  }
+  EXPECT_EQ(server.Ended("protocol"), 3);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+TEST(WireLimits, WhatIsNoGrpcGetsAnswersOfHttp) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  using P = RawPeer;
+  ASSERT_TRUE(
+      peer.Send(RawFrame::kHeaders, kEndHeaders | kEndStream, 1,
+                P::Literal(":method", "GET") + P::Literal(":scheme", "http") +
+                    P::Literal(":path", "/") + P::Literal(":authority", "x")));
+  EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
+  ASSERT_TRUE(peer.Send(
+      RawFrame::kHeaders, kEndHeaders | kEndStream, 3,
+      P::Literal(":method", "POST") + P::Literal(":scheme", "http") +
+          P::Literal(":path", "/echo/Now") + P::Literal(":authority", "x") +
+          P::Literal("content-type", "text/html")));
+  EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
+  EXPECT_EQ(server.counts.started, 0);
+}
+
+TEST(WireLimits, ConnectionsWithoutCallsMakeRoom) {
+  WireOptions options;
+  options.limits.max_connections = 4;
+  EchoServer server(options);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  for (int i = 0; i < 40; ++i) {
+    peers.push_back(std::make_unique<RawPeer>(server.port()));
+    ASSERT_TRUE(peers.back()->Ask(1, "/echo/Now", "x"));
+    EXPECT_EQ(peers.back()->AwaitEnd(1).type, RawFrame::kHeaders) << i;
+  }
+  EXPECT_GE(server.Ended("idle"), 36);
+  EXPECT_LE(MetricValue(server.metrics, "stoker_connections"), 4);
+}
+
+TEST(WireLimits, BusyConnectionsDoNot) {
+  WireOptions options;
+  options.limits.max_connections = 2;
+  EchoServer server(options);
+  RawPeer first(server.port()), second(server.port());
+  for (RawPeer* peer : {&first, &second}) {
+    ASSERT_TRUE(peer->Open(1, "/echo/Stream"));
+    ASSERT_TRUE(peer->Send(RawFrame::kData, 0, 1, RawPeer::Message("x")));
+    EXPECT_EQ(peer->Await(RawFrame::kData).payload, RawPeer::Message("x"));
+  }
+  RawPeer third(server.port());
+  EXPECT_EQ(third.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("limit"), 1);
+  ASSERT_TRUE(first.Send(RawFrame::kData, 0, 1, RawPeer::Message("y")));
+  EXPECT_EQ(first.Await(RawFrame::kData).payload, RawPeer::Message("y"));
+}
+
+TEST(WireLimits, ConnectionsOfOneAddress) {
+  WireOptions options;
+  options.limits.max_connections_per_peer = 2;
+  EchoServer server(options);
+  RawPeer first(server.port()), second(server.port());
+  ASSERT_TRUE(second.Ask(1, "/echo/Now", "x"));
+  EXPECT_EQ(second.AwaitEnd(1).type, RawFrame::kHeaders);
+  RawPeer third(server.port());
+  EXPECT_EQ(third.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("peer_limit"), 1);
+}
+
+// The process has none left for a while: whoever comes is sent away, and the
+// port is well again when they are back.
+TEST(WireLimits, DescriptorsAreGoneForAWhile) {
+  EchoServer server;
+  RawPeer early(server.port());
+  ASSERT_TRUE(early.Ask(1, "/echo/Now", "x"));
+  EXPECT_EQ(early.AwaitEnd(1).type, RawFrame::kHeaders);
+  {
+    // This one's own descriptor is the last.
+    rlimit before = {};
+    getrlimit(RLIMIT_NOFILE, &before);
+    std::vector<int> hoard;
+    rlimit few = before;
+    few.rlim_cur = 200;
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int fd = dup(0); fd >= 0; fd = dup(0)) hoard.push_back(fd);
+    for (int i = 0; i < 20; ++i) {
+      close(hoard.back());
+      hoard.pop_back();
+      RawPeer late(server.port());
+      EXPECT_TRUE(late.connected());
+      EXPECT_EQ(late.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+      hoard.push_back(dup(0));
+    }
+    EXPECT_GE(server.Ended("descriptors"), 20);
+    for (const int fd : hoard) close(fd);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  }
+  ASSERT_TRUE(early.Ask(3, "/echo/Now", "x"));
+  EXPECT_EQ(early.AwaitEnd(3).type, RawFrame::kHeaders);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+}  // namespace
+}  // namespace stoker
