@@ -1,0 +1,145 @@
+"""What an answer costs a server that computes next to nothing: CPU time, rate and latency, against the bare gRPC echo.
+
+    python -m loadtest.benchmarks.wire_cost [--rounds 5] [--seconds 3] [--other STOKERD] [--output FILE.json]
+
+The null model and the 600 KB one (loadtest/benchmarks/null_models.py) at 1, 8 and 64 requests under way, in rounds
+in which the servers take turns; figures are medians, ratios are medians of the rounds' ratios. Needs the release
+build. Runs on loopback only and ends everything that it starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from loadtest.benchmarks import null_models
+from loadtest.servers.stokerd import REPOSITORY, STOKERD, Daemon
+
+TOOLS = REPOSITORY / "build/release/loadtest"
+INPUTS = {"null": ("x:FP32:-1,16", "y:FP32:-1,16"), "payload": ("x:FP32:-1,150528", "y:FP32:-1,16")}
+UNDER_WAY = (1, 8, 64)
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """One measurement of one server."""
+
+    answers_per_second: float
+    cpu_seconds_per_100k: float
+    p50_ms: float
+    p99_ms: float
+
+
+@dataclass(frozen=True)
+class Server:
+    name: str
+    pid: int
+    address: str
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+@contextmanager
+def echo(model: str) -> Iterator[Server]:
+    given, answered = INPUTS[model]
+    line: list[str | Path] = [
+        TOOLS / "echo_server",
+        "--form",
+        "raw",
+        "--model",
+        model,
+        "--input",
+        given,
+        "--output",
+        answered,
+    ]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield Server("grpc echo", process.pid, f"127.0.0.1:{int(process.stdout.readline())}")
+        finally:
+            process.kill()
+
+
+def measure(server: Server, model: str, under_way: int, seconds: float, folder: Path) -> Figures:
+    result = folder / "result.json"
+    before = server.cpu_seconds()
+    subprocess.run(
+        [
+            TOOLS / "stoker-loadtest", "quick", "--model", model, "--concurrency", str(under_way), "--warmup", "0.5",
+            "--measure", str(seconds), "--address", server.address, "--output", result, "--messages", "16",
+        ],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    used = server.cpu_seconds() - before
+    (step,) = json.loads(result.read_text())["steps"]
+    requests = step["requests"]
+    assert requests["measured_ok"] == requests["measured"] > 0, requests
+    latency = step["latency_ms"]
+    return Figures(requests["measured_ok"] / seconds, used / requests["total"] * 1e5, latency["p50"], latency["p99"])
+
+
+def compare(rounds: list[dict[str, Figures]], name: str) -> str:
+    """A server's medians, and against the echo its rounds' ratios."""
+    texts = []
+    for field in ("answers_per_second", "cpu_seconds_per_100k", "p50_ms", "p99_ms"):
+        own = statistics.median(getattr(one[name], field) for one in rounds)
+        ratios = sorted(getattr(one[name], field) / getattr(one["grpc echo"], field) for one in rounds)
+        texts.append(f"{own:9.2f} ({statistics.median(ratios):.2f}: {ratios[0]:.2f}-{ratios[-1]:.2f})")
+    return " | ".join(texts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--other", type=Path, help="another stokerd to compare with")
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    everything = []
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for model in INPUTS:
+            null_models.write(model, folder / "models")
+        servers: dict[str, list[Server]] = {model: [stack.enter_context(echo(model))] for model in INPUTS}
+        binaries = {"stokerd": STOKERD} | ({"other": options.other} if options.other else {})
+        for name, binary in binaries.items():
+            log = folder / f"{name}.log"
+            daemon = stack.enter_context(Daemon(folder / "models", folder / "cache", log, binary=binary))
+            daemon.wait_ready(300)
+            for model in INPUTS:
+                servers[model].append(Server(name, daemon.process.pid, daemon.address))
+        print("server | answers/s | CPU s per 100,000 | p50 ms | p99 ms (each: median, ratio to the echo, spread)")
+        for model in INPUTS:
+            for under_way in UNDER_WAY:
+                rounds = [
+                    {s.name: measure(s, model, under_way, options.seconds, folder) for s in servers[model]}
+                    for _ in range(options.rounds)
+                ]
+                for server in servers[model]:
+                    print(f"{model} at {under_way}, {server.name}: {compare(rounds, server.name)}", flush=True)
+                everything.append(
+                    {
+                        "model": model,
+                        "under_way": under_way,
+                        "rounds": [{name: asdict(figures) for name, figures in one.items()} for one in rounds],
+                    }
+                )
+    if options.output:
+        options.output.write_text(json.dumps(everything, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

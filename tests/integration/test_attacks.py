@@ -1,0 +1,102 @@
+"""Proves that whatever one client does to the gRPC port, another one is answered soon, and memory stays below the
+ceiling: tests/integration/attacks.py has the attacks."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import grpc
+import pytest
+import torch
+from tritonclient.grpc import service_pb2
+
+from tests.integration.attacks import ATTACKS
+from tests.integration.daemon import REPO, Daemon, eventually
+from tests.integration.wire import assert_same, eager, raw_request, read, stub
+
+MEMORY_MB = 64
+ABOVE_MB = 64  # what the ceiling doesn't count
+SECONDS = 4.0
+# Two busy cores and an interpreter: far below what a stopped loop would take.
+P99_SECONDS = 0.25
+X = {"x": torch.linspace(-1, 1, 16).reshape(1, 16)}
+IDENTITY = raw_request("identity", X)
+
+
+@pytest.fixture(scope="module")
+def daemon(serving: Callable[..., Daemon]) -> Daemon:
+    return serving(["identity"], f"--max-request-memory-mb={MEMORY_MB}", uncompiled=True)
+
+
+class Bystander:
+    """Another client: an inference and a question about health, again and again."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._channel = grpc.insecure_channel(daemon.address)
+        self._stub = stub(self._channel)
+        self.seconds: list[float] = []
+        self.most_bytes = 0
+        self._look = 0.0
+
+    def ask(self) -> None:
+        start = time.monotonic()
+        answer = self._stub.ModelInfer(IDENTITY, timeout=30)
+        self._stub.ServerLive(service_pb2.ServerLiveRequest(), timeout=30)
+        self.seconds.append((time.monotonic() - start) / 2)
+        assert_same(read(answer), eager("identity", X))
+        if start > self._look:
+            self._look = start + 0.05
+            self.most_bytes = max(self.most_bytes, self._daemon.rss_bytes())
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+@pytest.fixture
+def bystander(daemon: Daemon) -> Iterator[Bystander]:
+    one = Bystander(daemon)
+    for _ in range(20):
+        one.ask()
+    one.seconds.clear()
+    yield one
+    one.close()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_bystander_does_not_notice(daemon: Daemon, bystander: Bystander, name: str) -> None:
+    before = daemon.rss_bytes()
+    limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+    if name == "connections":  # fewer than the attack wants, and than the server counted on
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (300, limits[1]))
+    command = [sys.executable, "-m", "tests.integration.attacks", name, str(daemon.port), str(SECONDS)]
+    attack = subprocess.Popen(command, cwd=REPO)
+    try:
+        while attack.poll() is None:
+            bystander.ask()
+            time.sleep(0.001)
+    finally:
+        attack.kill()
+        attack.wait()
+        resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, limits)
+    taken = sorted(bystander.seconds)
+    p99 = taken[len(taken) * 99 // 100]
+    grown = (bystander.most_bytes - before) / 2**20
+    print(
+        f"\n{name}: bystander p50 {1e3 * statistics.median(taken):.1f} ms, p99 {1e3 * p99:.1f} ms, "
+        f"worst {1e3 * taken[-1]:.1f} ms of {len(taken)}; server {grown:+.0f} MB"
+    )
+    assert attack.returncode == 0
+    assert p99 <= P99_SECONDS
+    assert grown <= MEMORY_MB + ABOVE_MB
+    # It is over: the port takes new connections, and nothing is held.
+    again = Bystander(daemon)
+    again.ask()
+    again.close()
+    eventually(lambda: daemon.metric("stoker_request_memory_bytes") == 0, "all memory is given back", 30)
+    assert not daemon.ended()
