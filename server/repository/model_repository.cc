@@ -324,6 +324,7 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::PollModel(
 absl::StatusOr<std::vector<std::string>> ModelRepository::ModelNames() {
   ASSIGN_OR_RETURN(const std::vector<ModelFolder> models, impl_->FindModels());
   std::vector<std::string> names;
+  names.reserve(models.size());
   for (const ModelFolder& model : models) names.push_back(model.name);
   std::sort(names.begin(), names.end());
   return names;
