@@ -51,8 +51,9 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
 # The libraries' packages, as the binaries need them; beside those, who makes the user and the folders.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${STOKER_TORCH_DIR}/lib ${STOKER_TORCH_DIR}/../nvidia/cu13/lib)
+# libnghttp2 has the bounds on resets and CONTINUATION since that revision; what it is linked with says only 1.50.
 set(CPACK_DEBIAN_SERVER_PACKAGE_DEPENDS
-  "systemd | systemd-standalone-sysusers, systemd | systemd-standalone-tmpfiles")
+  "libnghttp2-14 (>= 1.52.0-1+deb12u3), systemd | systemd-standalone-sysusers, systemd | systemd-standalone-tmpfiles")
 set(CPACK_DEBIAN_SERVER_PACKAGE_CONTROL_EXTRA
   ${PROJECT_SOURCE_DIR}/deploy/packages/debian/postinst
   ${PROJECT_SOURCE_DIR}/deploy/packages/debian/prerm

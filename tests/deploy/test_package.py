@@ -57,7 +57,8 @@ def test_what_it_says(packages: dict[str, Path]) -> None:
     package = packages["stoker"]
     assert re.fullmatch(r"stoker_\d+\.\d+\.\d+_amd64\.deb", package.name)
     depends = {part.split()[0] for part in field(package, "Depends").split(",")}
-    assert {"libc6", "libgrpc++1.51", "libprotobuf32", "libssl3", "systemd"} <= depends
+    assert {"libc6", "libgrpc++1.51", "libnghttp2-14", "libprotobuf32", "libssl3", "systemd"} <= depends
+    assert "libnghttp2-14 (>= 1.52.0-1+deb12u3)" in field(package, "Depends")
     # torch's own come with it.
     assert not {name for name in depends if re.search("torch|gomp|cuda|cupti", name)}
     files = files_of(package)
