@@ -3,7 +3,9 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "tensor/tensor.h"
 
@@ -16,6 +18,8 @@ std::chrono::system_clock::time_point After(absl::Duration duration) {
   return std::chrono::system_clock::now() +
          absl::ToChronoMilliseconds(duration);
 }
+
+constexpr char kTls[] = "tls:";
 
 absl::Status FromGrpc(const grpc::Status& status, const std::string& what) {
   if (status.ok()) return absl::OkStatus();
@@ -39,8 +43,11 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetMaxSendMessageSize(-1);
+    const bool tls = absl::StartsWith(address, kTls);
     channels.push_back(grpc::CreateCustomChannel(
-        address, grpc::InsecureChannelCredentials(), arguments));
+        std::string(absl::StripPrefix(address, kTls)),
+        tls ? grpc::SslCredentials({}) : grpc::InsecureChannelCredentials(),
+        arguments));
   }
   const auto deadline = After(timeout);
   for (const auto& channel : channels) {

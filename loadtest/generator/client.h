@@ -20,7 +20,9 @@ namespace stoker::loadtest {
 class Client {
  public:
   // Opens `connections` TCP connections, each with a channel of its own.
-  // UNAVAILABLE, with the address, when one is not up within `timeout`.
+  // "tls:host:port" speaks TLS: $GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names the
+  // authorities. UNAVAILABLE, with the address, when one is not up within
+  // `timeout`.
   static absl::StatusOr<std::unique_ptr<Client>> Connect(
       const std::string& address, int connections, absl::Duration timeout);
 

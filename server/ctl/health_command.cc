@@ -5,16 +5,17 @@
 #include "CLI/CLI.hpp"
 #include "base/status_macros.h"
 #include "ctl/command_line.h"
+#include "ctl/daemon_address.h"
 #include "ctl/output.h"
 #include "nlohmann/json.hpp"
 #include "rpc/health_client.h"
 
 namespace stoker {
 
-absl::StatusOr<int> ShowHealth(const std::string& address,
+absl::StatusOr<int> ShowHealth(const ServerAddress& server,
                                const std::string& service,
                                absl::Duration timeout, bool json) {
-  ASSIGN_OR_RETURN(const bool serves, AskHealth(address, service, timeout));
+  ASSIGN_OR_RETURN(const bool serves, AskHealth(server, service, timeout));
   if (json) {
     PrintJson({{"service", service}, {"serving", serves}});
   } else {
@@ -26,7 +27,7 @@ absl::StatusOr<int> ShowHealth(const std::string& address,
 void AddHealthCommand(CommandLine& line) {
   struct Arguments {
     std::string service;
-    std::string address = "127.0.0.1:8001";
+    ServerAddress server;
     double timeout_seconds = 3;
   };
   const auto arguments = std::make_shared<Arguments>();
@@ -34,15 +35,14 @@ void AddHealthCommand(CommandLine& line) {
       line.app(), "health",
       "whether a running daemon serves: exit code 0, else 1",
       [&line, arguments] {
-        return ShowHealth(arguments->address, arguments->service,
+        return ShowHealth(arguments->server, arguments->service,
                           absl::Seconds(arguments->timeout_seconds),
                           line.json());
       });
   health.add_option("service", arguments->service,
                     "a model, liveness, readiness or startup; the daemon "
                     "itself unless given");
-  health.add_option("--grpc", arguments->address, "the daemon's gRPC address")
-      ->capture_default_str();
+  AddDaemonAddress(health, arguments->server);
   health
       .add_option("--timeout-seconds", arguments->timeout_seconds,
                   "how long to wait for its answer")

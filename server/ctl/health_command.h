@@ -6,15 +6,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "rpc/client_channel.h"
 
 namespace stoker {
 
 class CommandLine;
 
-// `address`: host:port. `service`: as the daemon's health service names it; ""
+// `service`: as the daemon's health service names it; ""
 // for the daemon itself. Returns 0 when it serves and 1 when it doesn't; the
 // status of rpc/health_client.h when it can't be asked.
-absl::StatusOr<int> ShowHealth(const std::string& address,
+absl::StatusOr<int> ShowHealth(const ServerAddress& server,
                                const std::string& service,
                                absl::Duration timeout, bool json);
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "ctl/command_line.h"
+#include "ctl/daemon_address.h"
 #include "ctl/output.h"
 #include "nlohmann/json.hpp"
 #include "rpc/control_client.h"
@@ -14,7 +15,7 @@
 namespace stoker {
 namespace {
 
-using Change = absl::Status (*)(const std::string& address,
+using Change = absl::Status (*)(const ServerAddress& server,
                                 const std::string& model,
                                 absl::Duration timeout);
 
@@ -22,14 +23,14 @@ void AddChange(CommandLine& line, CLI::App& to, const char* name,
                const char* help, const char* done, Change change) {
   struct Arguments {
     std::string model;
-    std::string address = "127.0.0.1:8001";
+    ServerAddress server;
     double timeout_seconds = 600;
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App& command = line.AddWithoutCache(
       to, name, help,
       [&line, arguments, done, change]() -> absl::StatusOr<int> {
-        RETURN_IF_ERROR(change(arguments->address, arguments->model,
+        RETURN_IF_ERROR(change(arguments->server, arguments->model,
                                absl::Seconds(arguments->timeout_seconds)));
         if (line.json()) {
           PrintJson({{"model", arguments->model}, {"done", done}});
@@ -39,8 +40,7 @@ void AddChange(CommandLine& line, CLI::App& to, const char* name,
         return 0;
       });
   command.add_option("model", arguments->model, "its name")->required();
-  command.add_option("--grpc", arguments->address, "the daemon's gRPC address")
-      ->capture_default_str();
+  AddDaemonAddress(command, arguments->server);
   command
       .add_option("--timeout-seconds", arguments->timeout_seconds,
                   "how long to wait for it; the daemon goes on")

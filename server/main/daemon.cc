@@ -65,6 +65,13 @@ int64_t OwnMemory() {
   return int64_t{resident - shared} * sysconf(_SC_PAGESIZE);
 }
 
+// Whether only this machine can connect.
+bool IsLocal(const std::string& address) {
+  const std::string host = address.substr(0, address.rfind(':'));
+  return address.starts_with("unix:") || host.starts_with("127.") ||
+         host == "localhost" || host == "[::1]";
+}
+
 // How often the cache's limits are held to.
 constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
 
@@ -87,6 +94,7 @@ sigset_t Daemon::BlockSignals() {
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const Options& options,
                                                      const sigset_t& signals) {
   std::unique_ptr<Daemon> daemon(new Daemon(options, signals));
+  RETURN_IF_ERROR(daemon->OpenTls());
   RETURN_IF_ERROR(daemon->OpenOperators());
   RETURN_IF_ERROR(daemon->OpenFiles());
   daemon->OpenModels();
@@ -124,6 +132,20 @@ Daemon::Daemon(const Options& options, const sigset_t& signals)
 void Daemon::RecordPhase(const char* name) {
   metrics_.Gauge(metric::kStartupPhaseSeconds, {{"phase", name}})
       .Set(absl::ToDoubleSeconds(ProcessAge()));
+}
+
+absl::Status Daemon::OpenTls() {
+  if (options_.tls.certificate.empty()) {
+    if (!IsLocal(options_.listen) && !options_.warm_only) {
+      log::Warn(
+          "whoever reaches {} may use it, in plain text: --tls-certificate, "
+          "--tls-key and --tls-client-ca change that",
+          options_.listen);
+    }
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(tls_, TlsContext::Open(options_.tls, metrics_, clock_));
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::OpenOperators() {
@@ -247,6 +269,7 @@ absl::Status Daemon::Listen() {
   options.server_version = STOKER_VERSION;
   options.allow_client_shm = options_.allow_client_shm;
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
+  options.tls = tls_.get();
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));
@@ -275,7 +298,7 @@ void Daemon::AnnounceReadiness() {
 
 int Daemon::KeepHouse() {
   HeapTrimmer trimmer;
-  Watchdog watchdog(services_, options_.listen, rpc_->port());
+  Watchdog watchdog(services_, *rpc_);
   MonotonicTime next_eviction = clock_.Now() + absl::Seconds(5);
   for (;;) {
     const int signal = sigtimedwait(&signals_, nullptr, &kHouseInterval);
@@ -285,6 +308,7 @@ int Daemon::KeepHouse() {
     gpus_.UpdateMetrics();
     Subprocess::ReapOrphans();
     watchdog.Look(now);
+    if (tls_ != nullptr) tls_->Look();
     services_.TellStatus(ServiceStatus(*manager_));
     if (now < next_eviction) continue;
     cache_->entries().Evict(options_.cache_limits, clock_.WallNow());

@@ -60,6 +60,7 @@ class Daemon {
   explicit Daemon(const Options& options, const sigset_t& signals);
 
   // Open's steps.
+  absl::Status OpenTls();
   absl::Status OpenOperators();
   absl::Status OpenFiles();
   void OpenModels();
@@ -98,6 +99,7 @@ class Daemon {
 
   std::unique_ptr<StatusReader> status_reader_;
   std::unique_ptr<PageServer> pages_;
+  std::unique_ptr<TlsContext> tls_;  // null: plain text
   std::unique_ptr<RpcServer> rpc_;
   bool was_ready_ = false;  // lifecycle thread only
 };

@@ -16,6 +16,7 @@
 #include "base/host_port.h"
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
+#include "main/tls_options.h"
 #include "runner/gpus.h"
 #include "wire/address.h"
 
@@ -126,6 +127,7 @@ CommandLine::CommandLine() {
   AddCache();
   AddDevices();
   AddAddresses();
+  AddTlsOptions(app_, options_.tls);
   AddLifecycle();
   AddCompiler();
   AddChecks();

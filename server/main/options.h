@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "kernel_cache/eviction.h"
 #include "tensor/device.h"
+#include "wire/tls_context.h"
 
 namespace stoker {
 
@@ -26,6 +27,7 @@ struct Options {
   std::string cuda_library;  // libstoker_cuda.so
   absl::Duration gpu_run_limit = absl::Seconds(120);
   std::string listen = "0.0.0.0:8001";
+  TlsOptions tls;  // of the gRPC port; no certificate: plain text
   std::string metrics_listen = "0.0.0.0:8002";
   absl::Duration repository_poll = absl::ZeroDuration();  // 0: read once
   bool explicit_control = false;

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "models/model_manager.h"
 #include "rpc/health_client.h"
+#include "rpc/rpc_server.h"
 
 namespace stoker {
 namespace {
@@ -50,16 +51,6 @@ FileDescriptor Connect(const std::string& name) {
   return socket;
 }
 
-// Where the server that listens on `listen` finds itself.
-std::string OwnAddress(const std::string& listen, int port) {
-  if (listen.starts_with("unix:")) return listen;
-  const std::string host = listen.substr(0, listen.rfind(':'));
-  return absl::StrCat(host == "0.0.0.0" ? "127.0.0.1"
-                      : host == "[::]"  ? "[::1]"
-                                        : host,
-                      ":", port);
-}
-
 }  // namespace
 
 ServiceManager ServiceManager::FromEnvironment() {
@@ -89,14 +80,13 @@ void ServiceManager::TellStatus(const std::string& status) {
   Tell(absl::StrCat("STATUS=", status));
 }
 
-Watchdog::Watchdog(ServiceManager& services, const std::string& listen,
-                   int port)
-    : services_(services), own_address_(OwnAddress(listen, port)) {}
-
 void Watchdog::Look(MonotonicTime now) {
   if (!services_.watchdog().has_value() || now < next_) return;
+  absl::StatusOr<FileDescriptor> connection = server_.Connect();
   const absl::StatusOr<bool> lives =
-      AskHealth(own_address_, "liveness", *services_.watchdog() / 4);
+      connection.ok() ? AskHealth(*std::move(connection), "liveness",
+                                  *services_.watchdog() / 4)
+                      : connection.status();
   if (lives.ok() && *lives) {
     services_.Tell("WATCHDOG=1");
     next_ = now + *services_.watchdog() / 3;

@@ -16,6 +16,7 @@
 namespace stoker {
 
 class ModelManager;
+class RpcServer;
 
 class ServiceManager {
  public:
@@ -44,8 +45,10 @@ class ServiceManager {
 // Not thread-safe.
 class Watchdog {
  public:
-  // `listen` and `port`: where the gRPC server does. `services` outlives this.
-  Watchdog(ServiceManager& services, const std::string& listen, int port);
+  // Both outlive this. The server is asked from within: from outside it might
+  // want a certificate.
+  Watchdog(ServiceManager& services, RpcServer& server)
+      : services_(services), server_(server) {}
 
   // Once every few seconds; asks the server three times in the interval at
   // which the service manager wants to hear of it.
@@ -53,7 +56,7 @@ class Watchdog {
 
  private:
   ServiceManager& services_;
-  const std::string own_address_;
+  RpcServer& server_;
   MonotonicTime next_ = MonotonicTime::InfinitePast();
 };
 

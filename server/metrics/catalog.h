@@ -43,8 +43,10 @@ inline constexpr MetricDef kConnectionsEnded{
     "stoker_connections_ended_total", MetricKind::kCounter, "reason",
     "Connections of the gRPC port that the server did not take or ended "
     "itself, by reason: limit, peer_limit, descriptors (none left), accept "
-    "(another failure of the system), handshake (no HTTP/2 in time), protocol "
-    "(its rules broken), calm (too many useless frames or resets), stalled "
+    "(another failure of the system), handshake (no HTTP/2 in time), tls (to a "
+    "port "
+    "without), protocol (its rules broken), calm (too many useless frames or "
+    "resets), stalled "
     "(answers not taken), silent (no answer to pings), idle, age."};
 inline constexpr MetricDef kSharedMemoryRegions{
     "stoker_shared_memory_regions", MetricKind::kGauge, "",
@@ -56,6 +58,21 @@ inline constexpr MetricDef kSharedMemoryCopied{
     "stoker_shared_memory_copied_bytes_total", MetricKind::kCounter,
     "direction",
     "Bytes of tensors in shared memory: read (inputs) and written (outputs)."};
+inline constexpr MetricDef kTlsFailures{
+    "stoker_tls_handshakes_failed_total", MetricKind::kCounter, "reason",
+    "TLS handshakes of the gRPC port that failed, by reason: plain_text, "
+    "version (too old), cipher, alpn (not h2), no_certificate, certificate "
+    "(not of a trusted authority), expired, name (not let in; these four are "
+    "about the client's), rejected (by the client), closed (by the client), "
+    "unfinished (not in time, or the server stops), other."};
+inline constexpr MetricDef kTlsReloads{
+    "stoker_tls_reloads_total", MetricKind::kCounter, "outcome",
+    "Files of TLS that changed while the server ran, by outcome: ok, or failed "
+    "(what was in use stays)."};
+inline constexpr MetricDef kTlsCertificateExpiry{
+    "stoker_tls_certificate_expiry_timestamp_seconds", MetricKind::kGauge, "",
+    "Unix time at which the certificate of the gRPC port expires; 0 without "
+    "TLS."};
 inline constexpr MetricDef kFreeCores{
     "stoker_free_cores", MetricKind::kGauge, "",
     "Cores that other processes and the CPU quota leave to this one now; runs "

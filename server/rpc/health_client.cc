@@ -1,26 +1,26 @@
 #include "rpc/health_client.h"
 
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
+
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "health.grpc.pb.h"
 #include "rpc/grpc_time.h"
 
 namespace stoker {
+namespace {
 
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-absl::StatusOr<bool> AskHealth(const std::string& address,
-                               const std::string& service,
-                               absl::Duration timeout) {
-  grpc::ChannelArguments arguments;
-  // The server is asked itself, also where the environment names a proxy.
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  const auto health =
-      grpc::health::v1::Health::NewStub(grpc::CreateCustomChannel(
-          address, grpc::InsecureChannelCredentials(), arguments));
+absl::StatusOr<bool> Ask(const std::shared_ptr<grpc::Channel>& channel,
+                         const std::string& address, const std::string& service,
+                         absl::Duration timeout) {
+  const auto health = grpc::health::v1::Health::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(GrpcTimeAfter(timeout));
   HealthCheckRequest request;
@@ -35,6 +35,24 @@ absl::StatusOr<bool> AskHealth(const std::string& address,
                      ", got: ", status.error_message()));
   }
   return response.status() == HealthCheckResponse::SERVING;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> AskHealth(const ServerAddress& server,
+                               const std::string& service,
+                               absl::Duration timeout) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
+                   OpenChannel(server));
+  return Ask(channel, server.address, service, timeout);
+}
+
+absl::StatusOr<bool> AskHealth(FileDescriptor connection,
+                               const std::string& service,
+                               absl::Duration timeout) {
+  const std::string here = "within";
+  return Ask(grpc::CreateInsecureChannelFromFd(here, connection.Release()),
+             here, service, timeout);
 }
 
 }  // namespace stoker

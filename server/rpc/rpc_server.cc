@@ -81,6 +81,7 @@ absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
   WireOptions wire_options;
   wire_options.address = options.address;
   wire_options.loops = options.loops;
+  wire_options.tls = options.tls;
   wire_options.limits.stall_limit = options.stall_limit;
   wire_options.limits.max_message_bytes = MaxMessageBytes();
   wire_options.on_stall = OnStall();
@@ -129,6 +130,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
 }
 
 int RpcServer::port() const { return impl_->wire->port(); }
+
+absl::StatusOr<FileDescriptor> RpcServer::Connect() {
+  return impl_->wire->Connect();
+}
 
 void RpcServer::UpdateHealth() {
   impl_->Ready();

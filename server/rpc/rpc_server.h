@@ -10,8 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
+#include "wire/tls_context.h"
 
 namespace stoker {
 
@@ -28,6 +30,8 @@ struct RpcServerOptions {
   // half taken.
   absl::Duration stall_limit = absl::Seconds(60);
   int loops = 1;  // threads of the transport's
+  // Null: connections are plain text. Outlives the server.
+  TlsContext* tls = nullptr;
 };
 
 class RpcServer {
@@ -40,6 +44,10 @@ class RpcServer {
   ~RpcServer();
 
   int port() const;
+
+  // A connection for a client within the process, which needs no certificate.
+  // UNAVAILABLE: no descriptors. Not after Shutdown.
+  absl::StatusOr<FileDescriptor> Connect();
 
   // Re-reads readiness from the manager and tells health watchers. Cheap; any
   // thread.

@@ -1,5 +1,5 @@
-// The bytes between this process and one peer, in order, both ways: a socket;
-// later, what encrypts one.
+// The bytes between this process and one peer, in order, both ways: a socket,
+// or what encrypts one.
 //
 // Not thread-safe. Nothing here blocks.
 #pragma once
@@ -25,7 +25,12 @@ class ByteStream {
   virtual int descriptor() const = 0;
   // 0: the peer sends no more.
   virtual long Receive(void* memory, size_t size) = 0;
+  // No pieces: what it owes.
   virtual long Send(const iovec* pieces, int count) = 0;
+  // False: before more has been received, nothing can be sent.
+  virtual bool CanSend() const { return true; }
+  // Bytes that it has taken wait for the socket.
+  virtual bool OwesBytes() const { return false; }
 };
 
 class SocketStream final : public ByteStream {

@@ -32,6 +32,9 @@ constexpr double kPerPiece = 3;
 // A piece of a message below this moves nothing to speak of.
 constexpr size_t kMinData = 5;
 
+// What a hello of TLS begins with, and no preface of HTTP/2.
+constexpr char kTlsHandshake = 22;
+
 bool IsUseless(const FrameMeter::Head& head) {
   switch (head.type) {
     case NGHTTP2_DATA:
@@ -95,7 +98,10 @@ void Connection::SendSettings() {
 
 void Connection::OnReady(uint32_t events) {
   if (over_) return;
-  if ((events & EPOLLOUT) != 0) Flush();
+  if ((events & EPOLLOUT) != 0) {
+    if (stream_->Send(nullptr, 0) == ByteStream::kBroken) return HangUp();
+    Flush();
+  }
   if (over_ || (events & ~uint32_t{EPOLLOUT}) == 0) return;
   // Its calls are to be told first what it sent before.
   if (deliveries_.empty()) Receive();
@@ -104,11 +110,16 @@ void Connection::OnReady(uint32_t events) {
 void Connection::Receive() {
   std::vector<char>& memory = loop_.scratch();
   const long received = stream_->Receive(memory.data(), memory.size());
-  if (received == ByteStream::kLater) return;
+  // It may be able to send now.
+  if (received == ByteStream::kLater) return Touch();
   if (received <= 0) return HangUp();
   heard_ = loop_.now();
   pinged_.reset();
   const auto size = static_cast<size_t>(received);
+  if (!settled_ && memory[0] == kTlsHandshake) {
+    loop_.metrics().ComplainOfTls(loop_.now());
+    return HangUp(Hangup::kTls);
+  }
   frames_.Add({memory.data(), size},
               [this](const FrameMeter::Head& head) { CountFrame(head); });
   if (reason_.has_value()) return Touch();
@@ -169,7 +180,7 @@ void Connection::Flush() {
     TellOfSent();
     if (!output_.empty() || output_.sent() == before) break;
   }
-  if (output_.empty()) {
+  if (output_.empty() && !stream_->OwesBytes()) {
     taken_.End();
     if (nghttp2_session_want_read(session_) == 0 &&
         nghttp2_session_want_write(session_) == 0) {
@@ -183,8 +194,11 @@ void Connection::Flush() {
 }
 
 void Connection::WatchSocket() {
-  uint32_t wanted = output_.size() < kMaxUnread ? uint32_t{EPOLLIN} : 0;
-  if (!output_.empty()) wanted |= EPOLLOUT;
+  uint32_t wanted = 0;
+  if (output_.size() < kMaxUnread) wanted |= EPOLLIN;
+  if (stream_->OwesBytes() || (!output_.empty() && stream_->CanSend())) {
+    wanted |= EPOLLOUT;
+  }
   if (wanted == watched_) return;
   watched_ = wanted;
   loop_.Rewatch(stream_->descriptor(), wanted, *this);

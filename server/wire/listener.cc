@@ -14,6 +14,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "wire/byte_stream.h"
+#include "wire/tls_stream.h"
 
 namespace stoker {
 namespace {
@@ -45,8 +47,12 @@ std::string AddressOf(const sockaddr_storage& name) {
 
 Listener::Listener(std::vector<FileDescriptor> sockets,
                    const std::vector<std::unique_ptr<WireLoop>>& loops,
-                   Peers& peers, WireMetrics& metrics)
-    : loops_(loops), peers_(peers), metrics_(metrics), reserve_(Spare()) {
+                   Peers& peers, WireMetrics& metrics, TlsContext* tls)
+    : loops_(loops),
+      peers_(peers),
+      metrics_(metrics),
+      tls_(tls),
+      reserve_(Spare()) {
   for (FileDescriptor& socket : sockets) {
     sockets_.push_back(std::make_unique<Socket>(*this, std::move(socket)));
   }
@@ -95,7 +101,13 @@ bool Listener::AcceptOne(int descriptor) {
     const int on = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
-  loops_[next_loop_]->Adopt(std::move(socket), std::move(peer));
+  std::unique_ptr<ByteStream> stream;
+  if (tls_ == nullptr) {
+    stream = std::make_unique<SocketStream>(std::move(socket));
+  } else {
+    stream = std::make_unique<TlsStream>(std::move(socket), *tls_, peer.peer());
+  }
+  loops_[next_loop_]->Adopt(std::move(stream), std::move(peer));
   next_loop_ = (next_loop_ + 1) % loops_.size();
   return true;
 }

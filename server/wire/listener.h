@@ -12,16 +12,17 @@
 #include "base/monotonic_time.h"
 #include "wire/loop.h"
 #include "wire/peers.h"
+#include "wire/tls_context.h"
 #include "wire/wire_metrics.h"
 
 namespace stoker {
 
 class Listener {
  public:
-  // All outlive it. The first loop does its work.
+  // All outlive it. The first loop does its work. `tls`: null without.
   Listener(std::vector<FileDescriptor> sockets,
            const std::vector<std::unique_ptr<WireLoop>>& loops, Peers& peers,
-           WireMetrics& metrics);
+           WireMetrics& metrics, TlsContext* tls);
   ~Listener();
 
   // Once, when the loops run.
@@ -50,6 +51,7 @@ class Listener {
   const std::vector<std::unique_ptr<WireLoop>>& loops_;
   Peers& peers_;
   WireMetrics& metrics_;
+  TlsContext* const tls_;
   std::vector<std::unique_ptr<Socket>> sockets_;
   FileDescriptor reserve_;
   size_t next_loop_ = 0;

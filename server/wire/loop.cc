@@ -141,8 +141,7 @@ void WireLoop::Tick() {
   for (Connection* connection : connections_) connection->Tick(now_);
 }
 
-void WireLoop::Adopt(FileDescriptor socket, PeerTicket peer) {
-  auto stream = std::make_unique<SocketStream>(std::move(socket));
+void WireLoop::Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer) {
   Run([this, stream = std::move(stream), peer = std::move(peer)]() mutable {
     if (draining_) return;
     if (peer.all() > limits_.max_connections && !CloseIdlest()) {

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/thread.h"
+#include "wire/byte_stream.h"
 #include "wire/call.h"
 #include "wire/limits.h"
 #include "wire/peers.h"
@@ -51,7 +52,7 @@ class WireLoop {
 
   void Start();
   // Takes a connection that was accepted. Any thread, until Join.
-  void Adopt(FileDescriptor socket, PeerTicket peer);
+  void Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer);
   // Runs `work` on the thread, soon, in the order of the calls. Any thread,
   // also the loop's own.
   void Run(absl::AnyInvocable<void()> work) ABSL_LOCKS_EXCLUDED(mu_);

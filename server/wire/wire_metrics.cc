@@ -1,5 +1,6 @@
 #include "wire/wire_metrics.h"
 
+#include "base/log.h"
 #include "metrics/catalog.h"
 
 namespace stoker {
@@ -17,6 +18,8 @@ const char* Name(Hangup reason) {
       return "accept";
     case Hangup::kHandshake:
       return "handshake";
+    case Hangup::kTls:
+      return "tls";
     case Hangup::kProtocol:
       return "protocol";
     case Hangup::kCalm:
@@ -33,7 +36,21 @@ const char* Name(Hangup reason) {
   return "unknown";
 }
 
+constexpr absl::Duration kBetweenTlsHellos = absl::Seconds(10);
+
 }  // namespace
+
+void WireMetrics::ComplainOfTls(MonotonicTime now) {
+  int64_t until = quiet_until_.load(std::memory_order_relaxed);
+  if (until != 0 && now.ToNanoseconds() < until) return;
+  if (!quiet_until_.compare_exchange_strong(
+          until, (now + kBetweenTlsHellos).ToNanoseconds())) {
+    return;
+  }
+  log::Warn(
+      "a client speaks TLS to the gRPC port, which has no --tls-certificate; "
+      "stoker_connections_ended_total counts them");
+}
 
 WireMetrics::WireMetrics(MetricRegistry& metrics)
     : metrics_(metrics), connections_(metrics.Gauge(metric::kConnections)) {}

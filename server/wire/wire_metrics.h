@@ -3,6 +3,9 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
+
+#include "base/monotonic_time.h"
 #include "metrics/metrics.h"
 
 namespace stoker {
@@ -15,6 +18,7 @@ enum class Hangup {
   kDescriptors,  // none left
   kAccept,       // the system refused for another reason
   kHandshake,    // never spoke HTTP/2
+  kTls,          // spoke TLS to a port without
   kProtocol,     // broke its rules
   kCalm,         // too many useless frames or resets
   kStalled,      // doesn't read
@@ -28,12 +32,15 @@ class WireMetrics {
   explicit WireMetrics(MetricRegistry& metrics);
 
   void Count(Hangup reason);
+  // Says so, at a bounded rate.
+  void ComplainOfTls(MonotonicTime now);
   void Opened() { connections_.Add(1); }
   void Closed() { connections_.Add(-1); }
 
  private:
   MetricRegistry& metrics_;
   Gauge connections_;
+  std::atomic<int64_t> quiet_until_ = 0;  // about TLS
 };
 
 }  // namespace stoker

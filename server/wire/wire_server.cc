@@ -1,14 +1,19 @@
 #include "wire/wire_server.h"
 
 #include <sys/resource.h>
+#include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
 #include "wire/address.h"
+#include "wire/byte_stream.h"
 #include "wire/listener.h"
 #include "wire/loop.h"
 #include "wire/peers.h"
@@ -54,15 +59,27 @@ absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
   std::unique_ptr<WireServer> server(
       new WireServer(options, std::move(make_handler), metrics, clock));
   server->port_ = listening.port;
-  server->listener_ =
-      std::make_unique<Listener>(std::move(listening.sockets), server->loops_,
-                                 *server->peers_, *server->metrics_);
+  server->listener_ = std::make_unique<Listener>(
+      std::move(listening.sockets), server->loops_, *server->peers_,
+      *server->metrics_, options.tls);
   for (const auto& loop : server->loops_) loop->Start();
   server->listener_->Open();
   return server;
 }
 
 WireServer::~WireServer() { Shutdown(MonotonicTime::InfinitePast()); }
+
+absl::StatusOr<FileDescriptor> WireServer::Connect() {
+  std::array<int, 2> ends = {-1, -1};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
+                 ends.data()) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("socketpair: ", std::strerror(errno)));
+  }
+  loops_.front()->Adopt(std::make_unique<SocketStream>(FileDescriptor(ends[0])),
+                        peers_->Enter(""));
+  return FileDescriptor(ends[1]);
+}
 
 void WireServer::Shutdown(MonotonicTime deadline) {
   absl::MutexLock lock(&mu_);

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/file_descriptor.h"
 #include "metrics/metrics.h"
 #include "wire/call.h"
 #include "wire/limits.h"
@@ -21,12 +22,15 @@ namespace stoker {
 
 class Listener;
 class Peers;
+class TlsContext;
 class WireLoop;
 class WireMetrics;
 
 struct WireOptions {
   std::string address;  // "host:port", port 0: any; "unix:PATH"
   int loops = 1;        // threads
+  // Null: connections are plain text. Outlives the server.
+  TlsContext* tls = nullptr;
   WireLimits limits;
   // Called for each call that ends because its client doesn't send or take what
   // is due; on its loop.
@@ -45,6 +49,11 @@ class WireServer {
 
   // 0 of a unix socket.
   int port() const { return port_; }
+
+  // A connection from within the process, without TLS and past the limits; the
+  // client's end, which doesn't block. UNAVAILABLE: no descriptors. Not after
+  // Shutdown.
+  absl::StatusOr<FileDescriptor> Connect();
 
   // Takes no more connections, tells open calls, waits for them until
   // `deadline`, then cancels what is left and waits for that. Idempotent.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.certificates import Authority
 from tests.integration.daemon import Daemon
 
 
@@ -66,6 +67,27 @@ def test_ready_alive_stopping(
         daemon.process.send_signal(signal.SIGTERM)
         manager.hear("STOPPING=1")
         assert daemon.process.wait(40) == 0
+
+
+def test_alive_where_clients_need_certificates(
+    manager: Manager, repository: Callable[..., Path], start: Callable[..., Daemon], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("WATCHDOG_USEC", "6000000")
+    authority = Authority(tmp_path / "pki")
+    certificate, key = authority.sign("server", "DNS:localhost")
+    flags = [f"--tls-certificate={certificate}", f"--tls-key={key}", f"--tls-client-ca={authority.certificate}"]
+    with start(repository("identity"), *flags) as daemon:
+        manager.hear("READY=1")
+        manager.hear("WATCHDOG=1")
+        manager.hear("WATCHDOG=1", 12)
+        daemon.process.send_signal(signal.SIGSTOP)
+        with pytest.raises(AssertionError, match="no WATCHDOG=1"):
+            manager.hear("WATCHDOG=1", 8)
+        daemon.process.send_signal(signal.SIGCONT)
+        manager.hear("WATCHDOG=1", 12)
+        assert daemon.stop() == 0
+    assert "handshake" not in daemon.log()
 
 
 def test_what_is_not_ready_is_not_announced(

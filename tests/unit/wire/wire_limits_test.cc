@@ -139,7 +139,8 @@ TEST(WireLimits, OtherProtocols) {
     peer.SendBytes(hello);
     EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
   }
-  EXPECT_EQ(server.Ended("protocol"), 3);
+  EXPECT_EQ(server.Ended("protocol"), 2);
+  EXPECT_EQ(server.Ended("tls"), 1);
   EXPECT_TRUE(Answers(server.port()));
 }
 

@@ -1,0 +1,230 @@
+#include "wire/tls_context.h"
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "metrics/catalog.h"
+#include "wire/tls_material.h"
+
+namespace stoker {
+namespace {
+
+constexpr absl::Duration kBetweenTlsComplaints = absl::Seconds(10);
+
+// "\2h2": as it stands in a hello.
+constexpr unsigned char kProtocol[] = {2, 'h', '2'};
+
+const char* Name(TlsFailure reason) {
+  switch (reason) {
+    case TlsFailure::kPlainText:
+      return "plain_text";
+    case TlsFailure::kVersion:
+      return "version";
+    case TlsFailure::kCipher:
+      return "cipher";
+    case TlsFailure::kAlpn:
+      return "alpn";
+    case TlsFailure::kNoCertificate:
+      return "no_certificate";
+    case TlsFailure::kCertificate:
+      return "certificate";
+    case TlsFailure::kExpired:
+      return "expired";
+    case TlsFailure::kName:
+      return "name";
+    case TlsFailure::kRejected:
+      return "rejected";
+    case TlsFailure::kClosed:
+      return "closed";
+    case TlsFailure::kUnfinished:
+      return "unfinished";
+    case TlsFailure::kOther:
+      break;
+  }
+  return "other";
+}
+
+// A client that offers nothing isn't asked by ChooseProtocol.
+int CheckHello(SSL* ssl, int* alert, void*) {
+  const unsigned char* offered = nullptr;
+  size_t size = 0;
+  if (SSL_client_hello_get0_ext(
+          ssl, TLSEXT_TYPE_application_layer_protocol_negotiation, &offered,
+          &size) == 1) {
+    return SSL_CLIENT_HELLO_SUCCESS;
+  }
+  *alert = SSL_AD_NO_APPLICATION_PROTOCOL;
+  return SSL_CLIENT_HELLO_ERROR;
+}
+
+int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
+                   const unsigned char* offered, unsigned int offered_size,
+                   void*) {
+  unsigned char* found = nullptr;
+  if (SSL_select_next_proto(&found, size, kProtocol, sizeof(kProtocol), offered,
+                            offered_size) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  *chosen = found;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+// Whether one of its alternative names is allowed.
+bool IsAllowed(const X509* certificate,
+               const std::vector<std::string>& patterns) {
+  auto* const names = static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  bool allowed = false;
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names, i);
+    if (name->type != GEN_DNS && name->type != GEN_URI &&
+        name->type != GEN_EMAIL) {
+      continue;
+    }
+    const ASN1_IA5STRING* const text = name->d.ia5;
+    const std::string_view own(
+        reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+        static_cast<size_t>(ASN1_STRING_length(text)));
+    allowed = allowed || std::any_of(patterns.begin(), patterns.end(),
+                                     [&](const std::string& pattern) {
+                                       return MatchesName(pattern, own);
+                                     });
+  }
+  GENERAL_NAMES_free(names);
+  return allowed;
+}
+
+}  // namespace
+
+bool MatchesName(std::string_view pattern, std::string_view name) {
+  if (pattern.substr(0, 2) != "*.") {
+    return absl::EqualsIgnoreCase(
+        absl::string_view(pattern.data(), pattern.size()),
+        absl::string_view(name.data(), name.size()));
+  }
+  const size_t dot = name.find('.');
+  if (dot == name.npos || dot == 0) return false;
+  return MatchesName(pattern.substr(2), name.substr(dot + 1));
+}
+
+absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Open(
+    TlsOptions options, MetricRegistry& metrics, Clock& clock) {
+  std::unique_ptr<TlsContext> tls(
+      new TlsContext(std::move(options), metrics, clock));
+  tls->stamp_ = tls->ReadStamp();
+  RETURN_IF_ERROR(tls->Load());
+  return tls;
+}
+
+// Links are followed: where secrets are mounted, what is exchanged is a link.
+TlsContext::Stamp TlsContext::ReadStamp() const {
+  Stamp stamp;
+  for (const std::string* path :
+       {&options_.certificate, &options_.key, &options_.client_ca}) {
+    struct stat info = {};
+    if (path->empty() || stat(path->c_str(), &info) != 0) continue;
+    stamp.insert(stamp.end(),
+                 {info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
+                  static_cast<int64_t>(info.st_ino), info.st_size});
+  }
+  return stamp;
+}
+
+int TlsContext::Verify(int ok, X509_STORE_CTX* chain) {
+  if (ok != 1 || X509_STORE_CTX_get_error_depth(chain) != 0) return ok;
+  const auto* ssl = static_cast<const SSL*>(
+      X509_STORE_CTX_get_ex_data(chain, SSL_get_ex_data_X509_STORE_CTX_idx()));
+  const auto* tls = static_cast<const TlsContext*>(
+      SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)));
+  const std::vector<std::string>& patterns = tls->options_.client_names;
+  if (patterns.empty() ||
+      IsAllowed(X509_STORE_CTX_get_current_cert(chain), patterns)) {
+    return 1;
+  }
+  X509_STORE_CTX_set_error(chain, X509_V_ERR_APPLICATION_VERIFICATION);
+  return 0;
+}
+
+absl::Status TlsContext::Load() {
+  ASSIGN_OR_RETURN(TlsMaterial material,
+                   LoadTlsMaterial(options_, clock_.WallNow()));
+  SSL_CTX* const context = material.context.get();
+  SSL_CTX_set_app_data(context, this);
+  SSL_CTX_set_client_hello_cb(context, CheckHello, nullptr);
+  SSL_CTX_set_alpn_select_cb(context, ChooseProtocol, nullptr);
+  if (!options_.client_ca.empty()) {
+    SSL_CTX_set_verify(context,
+                       SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                       &TlsContext::Verify);
+  }
+  for (const auto line :
+       absl::StrSplit(material.warnings, '\n', absl::SkipEmpty())) {
+    log::Warn("TLS: {}", std::string(line));
+  }
+  metrics_.Gauge(metric::kTlsCertificateExpiry)
+      .Set(static_cast<double>(absl::ToUnixSeconds(material.expires)));
+  log::Info("TLS: certificate {}, valid until {}", options_.certificate,
+            absl::FormatTime(material.expires, absl::UTCTimeZone()));
+  absl::MutexLock lock(&mu_);
+  context_ = std::move(material.context);
+  return absl::OkStatus();
+}
+
+void TlsContext::CountReload(const char* outcome) {
+  metrics_.Counter(metric::kTlsReloads, {{"outcome", outcome}}).Add();
+}
+
+// What is wrong is tried again each time: it may have been half written.
+void TlsContext::Look() {
+  Stamp stamp = ReadStamp();
+  if (stamp == stamp_ && complaint_.empty()) return;
+  const bool changed = stamp != stamp_;
+  stamp_ = std::move(stamp);
+  const absl::Status loaded = Load();
+  if (loaded.ok()) {
+    complaint_.clear();
+    CountReload("ok");
+    return;
+  }
+  const std::string text(loaded.message());
+  if (!changed && text == complaint_) return;
+  complaint_ = text;
+  CountReload("failed");
+  log::Error("TLS: the certificate of before stays in use: {}", text);
+}
+
+SSL* TlsContext::NewConnection() {
+  absl::MutexLock lock(&mu_);
+  return SSL_new(context_.get());
+}
+
+void TlsContext::OnFailure(TlsFailure reason, const std::string& peer,
+                           const std::string& detail) {
+  metrics_.Counter(metric::kTlsFailures, {{"reason", Name(reason)}}).Add();
+  // Probes of ports come and go.
+  if (reason == TlsFailure::kClosed) return;
+  std::atomic<int64_t>& quiet = quiet_until_[static_cast<size_t>(reason)];
+  const MonotonicTime now = clock_.Now();
+  int64_t until = quiet.load(std::memory_order_relaxed);
+  if (until != 0 && now.ToNanoseconds() < until) return;
+  if (!quiet.compare_exchange_strong(
+          until, (now + kBetweenTlsComplaints).ToNanoseconds())) {
+    return;
+  }
+  log::Warn(
+      "TLS handshake of {} failed, {}: {}; stoker_tls_handshakes_failed_total "
+      "counts them",
+      peer.empty() ? "a client" : peer, Name(reason), detail);
+}
+
+}  // namespace stoker
