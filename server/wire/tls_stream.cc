@@ -248,6 +248,13 @@ bool TlsStream::Encrypt(std::string_view bytes) {
   return SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), &taken) == 1;
 }
 
+// What is written half must not be left to the thread's next stream.
+long TlsStream::FailToSend() {
+  OfThread().written.clear();
+  Fail(0);
+  return kBroken;
+}
+
 long TlsStream::Send(const iovec* pieces, int count) {
   if (ssl_ == nullptr || failed_) return kBroken;
   if (!FlushWritten()) return kBroken;
@@ -264,7 +271,7 @@ long TlsStream::Send(const iovec* pieces, int count) {
     if (joined.size() + piece.size() <= kRecordBytes) {
       joined.append(piece);
     } else {
-      if (!Encrypt(joined) || !Encrypt(piece)) return Fail(0);
+      if (!Encrypt(joined) || !Encrypt(piece)) return FailToSend();
       joined.clear();
     }
     if (buffers.written.size() >= kWriteBytes && !FlushWritten()) {
@@ -273,7 +280,7 @@ long TlsStream::Send(const iovec* pieces, int count) {
   }
   const bool encrypted = Encrypt(joined);
   joined.clear();
-  if (!encrypted) return Fail(0);
+  if (!encrypted) return FailToSend();
   if (!FlushWritten()) return kBroken;
   return static_cast<long>(all);
 }

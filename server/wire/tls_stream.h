@@ -45,6 +45,7 @@ class TlsStream final : public ByteStream {
   long Decrypt(char* memory, size_t size);
   // What an error of OpenSSL comes to: the peer's end or the stream's.
   long Fail(int result);
+  long FailToSend();
   void Report(TlsFailure reason, const std::string& detail);
   bool Encrypt(std::string_view bytes);
   // Sends what was written, and keeps what the socket doesn't take. False: it
