@@ -95,9 +95,12 @@ bool IsAllowed(const X509* certificate,
     const std::string_view own(
         reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
         static_cast<size_t>(ASN1_STRING_length(text)));
+    // A host of an address or of an e-mail is no host that was named.
+    const bool is_host = name->type == GEN_DNS;
     allowed = allowed || std::any_of(patterns.begin(), patterns.end(),
                                      [&](const std::string& pattern) {
-                                       return MatchesName(pattern, own);
+                                       return (is_host || pattern[0] != '*') &&
+                                              MatchesName(pattern, own);
                                      });
   }
   GENERAL_NAMES_free(names);

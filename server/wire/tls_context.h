@@ -34,7 +34,7 @@ struct TlsOptions {
   // PEM; not empty: clients need a certificate of one of these authorities.
   std::string client_ca;
   // Not empty: and one of its names (DNS, URI or e-mail) is one of these;
-  // "*.example.com" stands for one more label.
+  // "*.example.com" stands for one more label, of DNS names only.
   std::vector<std::string> client_names;
   bool only_1_3 = false;  // else 1.2 too
 };

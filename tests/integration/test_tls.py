@@ -138,6 +138,11 @@ def test_a_name_that_is_not_let_in(secured: Secured) -> None:
     refused(secured, Pair(*secured.authority.sign("stranger", "DNS:example.com,DNS:a.b.example.com")), "name")
 
 
+def test_hosts_of_other_names_are_none(secured: Secured) -> None:
+    names = "email:ann@batch.example.com,URI:https://batch.example.com"
+    refused(secured, Pair(*secured.authority.sign("ann", names)), "name")
+
+
 def test_an_expired_client(secured: Secured) -> None:
     late = secured.authority.sign("late", "DNS:batch.example.com", expired=True)
     refused(secured, Pair(*late), "expired")
