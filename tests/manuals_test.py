@@ -156,7 +156,8 @@ def test_the_paths_name_what_their_files_define() -> None:
     text = (REPOSITORY / "server/README.md").read_text()
     assert len(STOP.findall(text)) > 8
     assert misplaced(text, REPOSITORY / "server") == []
-    assert misplaced("`rpc/infer_call.cc` NoSuchThing", REPOSITORY / "server") == ["rpc/infer_call.cc has no NoSuchThing"]
+    wrong = "`rpc/infer_call.cc` NoSuchThing"
+    assert misplaced(wrong, REPOSITORY / "server") == ["rpc/infer_call.cc has no NoSuchThing"]
 
 
 def yaml_fields() -> set[str]:

@@ -85,12 +85,12 @@ void InferCall::Begin() {
     return;
   }
   if (status.ok()) status = Parse();
-  GoOn(std::move(status));
+  GoOn(status);
 }
 
-void InferCall::GoOn(absl::Status status) {
-  if (!status.ok()) {
-    Refuse(status);
+void InferCall::GoOn(const absl::Status& parsed) {
+  if (!parsed.ok()) {
+    Refuse(parsed);
     return;
   }
   const RequestView& view = request_.view();

@@ -89,7 +89,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Scan();
   bool TakesLong() const;
-  void GoOn(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_);
+  void GoOn(const absl::Status& parsed) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Parse();
   absl::Status Submit(const ModelHandle& handle);
   void HandOver(Result result);
