@@ -22,8 +22,9 @@ from tests.integration.wire import assert_same, eager, raw_request, read, stub
 MEMORY_MB = 64
 ABOVE_MB = 64  # what the ceiling doesn't count
 SECONDS = 4.0
-# Two busy cores and an interpreter: far below what a stopped loop would take.
-P99_SECONDS = 0.25
+# Two cores that other tests' compiles share: below the four seconds and more that a transport takes which an attack
+# stops. Alone it is 16 ms at most.
+P99_SECONDS = 1.5
 X = {"x": torch.linspace(-1, 1, 16).reshape(1, 16)}
 IDENTITY = raw_request("identity", X)
 

@@ -31,7 +31,7 @@ def index(daemon: Daemon) -> dict[str, tuple[str, str]]:
         ("max_batch_size: 8\nbukkets: {batch: [1]}\n", 2, "bukkets", "expected"),
         ("ready_when: warm\n\nmax_batch_size: lots\n", 3, "max_batch_size", "expected"),
         ("buckets:\n  batch: [1, 65]\n", 2, "buckets", "1 to 64"),
-        ("versions: newest\n", 1, "versions", "latest, all or a list of versions"),
+        ("versions: newest\n", 1, "versions", "latest, {latest: <number>}, all or a list of versions"),
         ("buckets: {batch: [1, 8\n", 2, "", "YAML"),
     ],
 )

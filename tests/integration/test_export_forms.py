@@ -42,7 +42,7 @@ class Pair:
     right: Tensor
 
 
-torch.export.register_dataclass(Pair, serialized_type_name="tests.Pair")
+torch.export.register_dataclass(Pair, serialized_type_name="tests.FormsPair")
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def test_the_old_version_serves_while_the_new_one_compiles(
             assert requests.answer.shape[1] == MLP
             lines = {line.version: line for line in client.get_model_repository_index().models}
             assert lines["1"].state == "READY" and lines["2"].state == "LOADING"
-            assert "batch=8: " in lines["2"].reason
+            assert "batch=" in lines["2"].reason
             assert client.is_server_ready() and client.is_model_ready("mlp")
         assert daemon.stop() == 0
 
