@@ -135,15 +135,7 @@ void Daemon::RecordPhase(const char* name) {
 }
 
 absl::Status Daemon::OpenTls() {
-  if (options_.tls.certificate.empty()) {
-    if (!IsLocal(options_.listen) && !options_.warm_only) {
-      log::Warn(
-          "whoever reaches {} may use it, in plain text: --tls-certificate, "
-          "--tls-key and --tls-client-ca change that",
-          options_.listen);
-    }
-    return absl::OkStatus();
-  }
+  if (options_.tls.certificate.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(tls_, TlsContext::Open(options_.tls, metrics_, clock_));
   return absl::OkStatus();
 }
@@ -279,6 +271,12 @@ absl::Status Daemon::Listen() {
       "cache {}",
       STOKER_VERSION, rpc_->port(), pages_->port(), cores, toolchain_.cpu.march,
       options_.cache);
+  if (tls_ == nullptr && !IsLocal(options_.listen)) {
+    log::Warn(
+        "whoever reaches {} may use it, in plain text: --tls-certificate, "
+        "--tls-key and --tls-client-ca change that",
+        options_.listen);
+  }
   return absl::OkStatus();
 }
 
