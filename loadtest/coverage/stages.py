@@ -38,8 +38,6 @@ REFUSED = re.compile(r"error\s+\S+:1: \w+ -> failed: (.*)")
 STAYS = re.compile(r"warning\S* \S+:1 ?(\S*?): stays on eager \((\w+)\): (.*)")
 COMPILED = re.compile(r"compiled \S+:1 \[.*\] ([0-9a-f]+) in")
 KEY = re.compile(r"key ([0-9a-f]{12})")
-THREADS = "--fixed-threads"  # a busy neighbour must not decide what is compared with what
-EAGER = ("--no-compile", THREADS)
 COMPILE_FORMS: tuple[tuple[str, object], ...] = (("any size", {"dynamic": "only"}), ("each size", True))
 
 
@@ -113,7 +111,7 @@ class Way:
         """By eager alone; raises StageError unless every size is answered as PyTorch answered it."""
         repository = self._repository("eager", False)
         with (
-            Daemon(repository, self._folder / "no-cache", self._folder / "eager.log", *EAGER) as daemon,
+            Daemon(repository, self._folder / "no-cache", self._folder / "eager.log", "--no-compile") as daemon,
             MemoryLimit(daemon, MEMORY_MB) as memory,
         ):
             self._wait_served(daemon, SERVE_SECONDS, memory)
@@ -142,7 +140,6 @@ class Way:
             f"--compile-timeout-seconds={COMPILE_SECONDS}",
             f"--compile-memory-mb={MEMORY_MB}",
             "--recheck-promotions",
-            THREADS,
         )
         log = self._folder / f"compile-{name.split()[0]}.log"
         repository = self._repository(name.split()[0], compiled)
@@ -173,8 +170,8 @@ class Way:
             self._repository("eager", False),
         )
         with (
-            Daemon(served_from, self._cache, self._folder / "served.log", *EAGER) as served,
-            Daemon(eager_from, self._folder / "no-cache", self._folder / "eager.log", *EAGER) as eager,
+            Daemon(served_from, self._cache, self._folder / "served.log", "--no-compile") as served,
+            Daemon(eager_from, self._folder / "no-cache", self._folder / "eager.log", "--no-compile") as eager,
         ):
             for daemon in (served, eager):
                 daemon.wait_ready(SERVE_SECONDS)
