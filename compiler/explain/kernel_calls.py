@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from compiler.job.codegen import CHECKED, closing_parenthesis, replaced
+from compiler.job.codegen import CHECKED, closing_parenthesis
+from compiler.job.replaced import replaced
 
 if TYPE_CHECKING:
     from torch.fx import Node

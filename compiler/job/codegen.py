@@ -16,12 +16,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from compiler.guards import proof
 from compiler.guards.refused import Refused
 from compiler.job import capturable
+from compiler.job.replaced import replaced
 
 STATEMENT = re.compile(r"^[ \t]*(aoti_torch_\w+)\(", re.MULTILINE)
 CHECKED = "AOTI_TORCH_ERROR_CODE_CHECK"
@@ -38,10 +38,12 @@ class Generated:
 
 
 @contextlib.contextmanager
-def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
+def installed(
+    before_build: Callable[[], None], own_part: Callable[[str], str] | None = None
+) -> Iterator[Generated]:
     """Within, every artifact that Inductor generates is mended and inspected before it is built;
     Refused comes out of the compile for one that stays unsafe. `before_build` is called when the
-    C++ compilers are about to start."""
+    C++ compilers are about to start; `own_part` takes from a wrapper what is built elsewhere."""
     from torch._inductor.codecache import AotCodeCompiler
 
     generated = Generated()
@@ -56,6 +58,8 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
             raise Refused("generated code: " + "; ".join(generated.unproved))
         wrapper_code = check_error_codes(wrapper_code)
         scan(wrapper_code, "wrapper")
+        if own_part is not None:
+            wrapper_code = own_part(wrapper_code)
         scan(kernel_code, "kernel")
         generated.constants = ORIGINAL_NAME.findall(wrapper_code)
         before_build()
@@ -65,17 +69,6 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
         stack.enter_context(replaced(AotCodeCompiler, "compile", classmethod(compile_checked)))
         _watch_kernels(stack, generated)
         yield generated
-
-
-@contextlib.contextmanager
-def replaced(owner: type | ModuleType, name: str, replacement: Any) -> Iterator[None]:
-    """Within, the attribute is another one."""
-    original = owner.__dict__[name]
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
 
 
 def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.guards import branches
 from compiler.guards.refused import Refused
-from compiler.job import codegen, cuda, manifest, parallel_loops, toolchain
+from compiler.job import codegen, cuda, index_arithmetic, interface_object, manifest, parallel_loops, toolchain
 from compiler.job.protocol import PHASES
 from compiler.job.recipe import COMPILER, RECIPE
 from compiler.job.work_folder import temporary_files_in
@@ -274,6 +274,7 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
         **job.options(),
         "aot_inductor.package": True,
         "aot_inductor.output_path": str(work),
+        "aot_inductor.precompile_headers": True,
         **parallel_loops.OPTIONS,
         **(CUDA_OPTIONS if job.on_gpu else {}),
     }
@@ -284,8 +285,13 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
     with contextlib.ExitStack() as stack:
         if job.on_gpu:
             stack.enter_context(cuda.weights_told_apart())
+        stack.enter_context(index_arithmetic.installed())
         stack.enter_context(parallel_loops.installed())
-        generated = stack.enter_context(codegen.installed(before_build=lambda: phases.enter("build")))
+        own_part = None
+        if not job.on_gpu:
+            stack.enter_context(interface_object.installed())
+            own_part = interface_object.without
+        generated = stack.enter_context(codegen.installed(lambda: phases.enter("build"), own_part))
         files = compile_fx_aot(specialised.module, specialised.fakes, config_patches=options)
     assert isinstance(files, list)
     paths = [Path(file) for file in files if isinstance(file, str)]

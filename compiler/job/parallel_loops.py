@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from compiler.job.codegen import replaced
+from compiler.job.replaced import replaced
 
 # cpp.threads: what Inductor has in mind when it chooses how many of a loop nest's dimensions to divide, and whether
 # there is work for all.

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from compiler.job import cuda, toolchain
-from compiler.job.codegen import replaced
+from compiler.job.interface_object import SUFFIX
 from compiler.job.job import Job, run_job
+from compiler.job.replaced import replaced
 from compiler.worker import warm_program
 from compiler.worker.child import NICENESS, die_with
 
@@ -58,7 +59,8 @@ class _HeaderMaker:
         build_header = codecache._worker_compile_cpp
 
         def build_or_finish(builder: CppBuilder) -> None:
-            if os.getpid() != self._parent and not (builder._preprocessing or builder._precompiling):
+            kept = builder._preprocessing or builder._precompiling or builder.get_target_file_path().endswith(SUFFIX)
+            if os.getpid() != self._parent and not kept:
                 self._finish()
             build(builder)
 

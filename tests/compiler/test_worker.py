@@ -280,14 +280,14 @@ def test_timeout(worker: Worker, request_of: Any) -> None:
     request = request_of(timeout_seconds=0.1)
     worker.send(request)
     assert worker.outcome(request["id"])["kind"] == "timeout"
-    assert worker.children() == []
+    assert worker.jobs() == []
 
 
 def test_memory(worker: Worker, request_of: Any) -> None:
     request = request_of(memory_bytes=16 << 20)
     worker.send(request)
     assert worker.outcome(request["id"])["kind"] == "memory"
-    assert worker.children() == []
+    assert worker.jobs() == []
 
 
 def test_cancel(worker: Worker, request_of: Any) -> None:
@@ -296,7 +296,7 @@ def test_cancel(worker: Worker, request_of: Any) -> None:
     worker.await_phase(request["id"])
     worker.send({"op": "cancel", "id": request["id"]}, {"op": "cancel", "id": 10**6})
     assert worker.outcome(request["id"])["kind"] == "cancelled"
-    assert worker.children() == []
+    assert worker.jobs() == []
 
 
 def test_crash(worker: Worker, request_of: Any) -> None:
