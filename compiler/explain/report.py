@@ -183,6 +183,8 @@ def _open(program: ExportedProgram, specialised: Specialised, built: Built) -> R
 
     runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(built.library), 1)
     weights = {**program.state_dict, **program.constants}
+    for convolution in specialised.convolutions:
+        weights[convolution.weight] = convolution.pack(weights[convolution.weight].detach())
     bound = {}
     for name, original in runner.get_constant_names_to_original_fqns().items():
         tensor = weights[original].detach()

@@ -59,6 +59,9 @@ PRESERVED = frozenset(
     "max_unpool2d max_unpool3d floor_divide lcm masked_scatter binary_cross_entropy linalg_inv inverse "
     "linalg_solve linalg_cholesky".split()
 )
+# Left whole where a program is decomposed for the sake of others: a dozen operators for each, which Inductor makes of
+# them in any case, and which divide nothing but floats.
+WHOLE = frozenset("batch_norm _native_batch_norm_legit_no_training".split())
 # Operators that look up or divide by values, with no rule here that would make them safe: those that are known to be
 # safe in eager only, and what decomposing makes of others.
 UNGUARDED = frozenset(name for name, compilable in known_operators().items() if not compilable) | frozenset(
@@ -92,7 +95,7 @@ def decompositions() -> dict[Any, Any]:
     from torch._inductor.decomposition import select_decomp_table
 
     table = dict(select_decomp_table())
-    return {op: rule for op, rule in table.items() if operator_name(op) not in PRESERVED}
+    return {op: rule for op, rule in table.items() if operator_name(op) not in PRESERVED | WHOLE}
 
 
 def needs_decomposing(graph: Graph) -> bool:

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.guards import branches
 from compiler.guards.refused import Refused
-from compiler.job import codegen, cuda, index_arithmetic, interface_object, manifest, parallel_loops, toolchain
+from compiler.job import (
+    codegen,
+    cuda,
+    index_arithmetic,
+    interface_object,
+    manifest,
+    onednn_calls,
+    parallel_loops,
+    toolchain,
+)
 from compiler.job.protocol import PHASES
 from compiler.job.recipe import COMPILER, RECIPE
 from compiler.job.work_folder import temporary_files_in
@@ -193,6 +202,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "constants": built.constants,
             "packed": [name for name in specialised.packed if name in built.constants],
             "packed_as": specialised.packed_as,
+            "convolutions": [one.as_json() for one in specialised.convolutions if one.weight in built.constants],
             **_on_device(job, built),
             "phases": phases.seconds,
             "seconds": seconds,
@@ -289,6 +299,7 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
         stack.enter_context(parallel_loops.installed())
         own_part = None
         if not job.on_gpu:
+            stack.enter_context(onednn_calls.installed())
             stack.enter_context(interface_object.installed())
             own_part = interface_object.without
         generated = stack.enter_context(codegen.installed(lambda: phases.enter("build"), own_part))

@@ -61,6 +61,9 @@ The staged folder, when a job is done, holds exactly the files of manifest.json 
                      "packed": ["m.layer.weight", ...],    those of them that oneDNN packs (specialise/onednn.py),
                      "packed_as": "float32",    or rounded to "bfloat16"; on a GPU they are only rounded,
                                                 to that or to "float16", and lie as they did
+                     "convolutions": [{"weight": "m.conv.weight", "stride": [2, 2], "padding": [3, 3],
+                       "dilation": [1, 1], "groups": 1, "input": [1, 3, 224, 224]}, ...],
+                                                how oneDNN packs these (specialise/convolutions.py)
                      "device": "cuda",          with what follows; absent for a CPU
                      "capturable": false, "not_capturable": "aten.inverse.default: the host waits for ...",
                      "phases": {...}, "seconds": 18.2, "peak_rss_bytes": 812345678}

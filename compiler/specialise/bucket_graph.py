@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.guards import branches, insertion, known, rules
 from compiler.guards.refused import Refused
-from compiler.specialise import dynamic, moved, onednn, rounding
+from compiler.specialise import convolutions, dynamic, moved, onednn, rounding
 
 if TYPE_CHECKING:
     import sympy
@@ -40,6 +40,7 @@ class Specialised:
     constants: frozenset[str]  # the names that can be bound when the artifact is opened
     packed: list[str]  # those of them that are to be bound as oneDNN packs them; on a GPU, as they are, rounded
     packed_as: str  # the dtype that these are rounded to
+    convolutions: list[convolutions.Convolution]  # whose weights are to be bound folded and packed
     largest_tensor: int = 0  # bytes, of a graph on a GPU
 
 
@@ -80,9 +81,11 @@ def specialise(
     inserted = insertion.insert(module, names, sizes)
     dynamic.set_hints([node.meta["val"] for node in module.graph.nodes if node.op == "placeholder"], sizes)
     packed: list[str] = []
+    packed_convolutions: list[convolutions.Convolution] = []
     packed_as = precision if precision in ("bfloat16", "float16") else "float32"
     if not on_gpu:
         packed = onednn.rewrite(module, lambda size: dynamic.hint(size, sizes), precision == "bfloat16")
+        packed_convolutions = convolutions.rewrite(module, sizes)
     elif packed_as != "float32":
         packed = rounding.round_linears(module, getattr(torch, packed_as))
     module.recompile()
@@ -91,7 +94,9 @@ def specialise(
     shapes = [[-1 if not isinstance(n, int) else n for n in fake.shape] for fake in fakes]
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
     inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
-    return Specialised(module, fakes, inputs, outputs, inserted, constants, packed, packed_as, largest)
+    return Specialised(
+        module, fakes, inputs, outputs, inserted, constants, packed, packed_as, packed_convolutions, largest
+    )
 
 
 def input_names(program: ExportedProgram) -> list[str]:

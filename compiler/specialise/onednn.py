@@ -54,8 +54,8 @@ def rewrite(
             node.target = torch.ops.mkldnn._linear_pointwise.default
             node.args = (x, weight, bias[0] if bias else None, "none", [], "")
             weights.add(weight)
-    others = {_storage(module, user) for user in _constants(module) if user not in weights}
-    packed = [w for w in weights if _storage(module, w) not in others and _only_weight(w)]
+    others = {storage(module, user) for user in constants(module) if user not in weights}
+    packed = [w for w in weights if storage(module, w) not in others and _only_weight(w)]
     names = sorted({weight.target for weight in packed})
     if bfloat16:
         for weight in packed:
@@ -74,11 +74,11 @@ def _only_weight(node: torch.fx.Node) -> bool:
     return all(user.target is onednn and user.args.index(node) == 1 for user in node.users)
 
 
-def _constants(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+def constants(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return [node for node in module.graph.nodes if node.op == "get_attr" and not is_branch(module, node)]
 
 
-def _storage(module: torch.fx.GraphModule, node: torch.fx.Node) -> int:
+def storage(module: torch.fx.GraphModule, node: torch.fx.Node) -> int:
     """Tensors that share memory, under whatever names, become one constant of the compiled code."""
     return attrgetter(node.target)(module).untyped_storage().data_ptr()
 

@@ -5,6 +5,9 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -108,6 +111,11 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
       manifest.packed_as == DataType::kBf16   ? at::kBFloat16
       : manifest.packed_as == DataType::kFp16 ? at::kHalf
                                               : at::kFloat;
+  std::unordered_map<std::string, at::Tensor*> convolutions;  // by weight
+  for (const ArtifactConvolution& convolution : manifest.convolutions) {
+    ASSIGN_OR_RETURN(convolutions[convolution.weight],
+                     weights.Packed(convolution));
+  }
   torch::inductor::TensorConstantMap bound;
   for (const auto& [generated, name] :
        runner.getConstantNamesToOriginalFQNs()) {
@@ -115,6 +123,9 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
     at::Tensor* tensor = weights.Find(name);
     if (manifest.packed.contains(name)) {
       ASSIGN_OR_RETURN(tensor, weights.Packed(name, packed_as));
+    } else if (const auto it = convolutions.find(name);
+               it != convolutions.end()) {
+      tensor = it->second;
     }
     bound.emplace(generated, tensor);
   }

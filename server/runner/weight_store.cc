@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
 #include "runner/torch_errors.h"
@@ -24,6 +25,31 @@ at::Tensor Pack(const at::Tensor& weight) {
           .findSchemaOrThrow("mkldnn::_reorder_linear_weight", "")
           .typed<at::Tensor(const at::Tensor&, std::optional<int64_t>)>();
   return reorder.call(weight, kRows);
+}
+
+at::Tensor Pack(const at::Tensor& weight, const ArtifactConvolution& of) {
+  static const auto reorder =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("mkldnn::_reorder_convolution_weight", "")
+          .typed<at::Tensor(const at::Tensor&, c10::SymIntArrayRef,
+                            c10::SymIntArrayRef, c10::SymIntArrayRef,
+                            c10::SymInt, at::OptionalSymIntArrayRef)>();
+  const auto sizes = [](const std::vector<int64_t>& numbers) {
+    return std::vector<c10::SymInt>(numbers.begin(), numbers.end());
+  };
+  const std::vector<c10::SymInt> input = sizes(of.input);
+  return reorder.call(weight, sizes(of.padding), sizes(of.stride),
+                      sizes(of.dilation), of.groups, input);
+}
+
+// Equal for those that are packed in the same way.
+std::string KindOf(const ArtifactConvolution& convolution) {
+  return absl::StrJoin(
+      {convolution.weight, absl::StrJoin(convolution.stride, ","),
+       absl::StrJoin(convolution.padding, ","),
+       absl::StrJoin(convolution.dilation, ","),
+       absl::StrCat(convolution.groups), absl::StrJoin(convolution.input, ",")},
+      "\n");
 }
 
 }  // namespace
@@ -83,6 +109,9 @@ WeightStore::~WeightStore() {
   for (auto& [key, tensor] : packed_) {
     tensor.unsafeGetTensorImpl()->release_resources();
   }
+  for (auto& [key, tensor] : convolutions_) {
+    tensor.unsafeGetTensorImpl()->release_resources();
+  }
 }
 
 absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
@@ -108,6 +137,34 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
     return &packed_.emplace(std::pair(name, dtype), packed).first->second;
   } catch (...) {
     return CompiledError(absl::StrCat("packing constant '", name, "'"));
+  }
+}
+
+absl::StatusOr<at::Tensor*> WeightStore::Packed(
+    const ArtifactConvolution& convolution) {
+  const at::Tensor* dense = Find(convolution.weight);
+  const int64_t channels = convolution.input[1];
+  if (allocate_ != nullptr || dense == nullptr ||
+      dense->scalar_type() != at::kFloat || dense->dim() != 4 ||
+      !dense->is_contiguous() || dense->numel() == 0 ||
+      dense->size(0) % convolution.groups != 0 ||
+      dense->size(1) * convolution.groups != channels) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("constant '", convolution.weight,
+                     "' can't be packed: expected float32 "
+                     "weights on the host for ",
+                     channels, " channels in ", convolution.groups, " groups"));
+  }
+  const absl::MutexLock lock(&mu_);
+  const std::string kind = KindOf(convolution);
+  const auto found = convolutions_.find(kind);
+  if (found != convolutions_.end()) return &found->second;
+  try {
+    return &convolutions_.emplace(kind, Pack(*dense, convolution))
+                .first->second;
+  } catch (...) {
+    return CompiledError(
+        absl::StrCat("packing constant '", convolution.weight, "'"));
   }
 }
 

@@ -25,6 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "program/program_archive.h"
+#include "runner/artifact_manifest.h"
 #include "runner/executable_loader.h"
 #include "runner/program_effects.h"
 
@@ -66,6 +67,11 @@ class WeightStore {
                                      at::ScalarType dtype)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // The same of a convolution, float32 [out, in, height, width], for oneDNN on
+  // the host. FAILED_PRECONDITION when it is no such weight.
+  absl::StatusOr<at::Tensor*> Packed(const ArtifactConvolution& convolution)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Whether the tensors show what the file held when it was opened.
   bool Unchanged() const { return mapped_ == nullptr || mapped_->Unchanged(); }
 
@@ -90,6 +96,7 @@ class WeightStore {
   std::vector<std::shared_ptr<std::byte>> rounded_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, at::ScalarType>, at::Tensor> packed_
       ABSL_GUARDED_BY(mu_);
+  std::map<std::string, at::Tensor> convolutions_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from compiler.program.archive import load_program
+from compiler.specialise.convolutions import Convolution
 
 
 def main(stage: Path, program_path: Path, threads: int) -> None:
@@ -17,6 +18,8 @@ def main(stage: Path, program_path: Path, threads: int) -> None:
     manifest = json.loads((stage / "manifest.json").read_text())
     program = load_program(program_path)
     weights = {**program.state_dict, **program.constants}
+    for one in manifest["convolutions"]:
+        weights[one["weight"]] = Convolution(**one).pack(weights[one["weight"]].detach())
     runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(stage / "model.so"), 1)
     names = runner.get_constant_names_to_original_fqns()
     assert sorted(names.values()) == sorted(manifest["constants"]), (names, manifest["constants"])

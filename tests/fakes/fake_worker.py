@@ -77,7 +77,8 @@ class Worker:
         toolchain = {"torch": torch, "march": job["march"], "simdlen": job["simdlen"]}
         description = {
             "inputs": [], "outputs": 1, "validity_output": None, "guards": [], "constants": [], "packed": [],
-            "packed_as": "float32", "phases": PHASES, "seconds": 7.5, "peak_rss_bytes": 1 << 20, "toolchain": toolchain,
+            "packed_as": "float32", "convolutions": [], "phases": PHASES, "seconds": 7.5, "peak_rss_bytes": 1 << 20,
+            "toolchain": toolchain,
         }  # fmt: skip
         write_manifest(folder, {**fields, **description, **changes})
 

@@ -213,6 +213,55 @@ TEST_F(AotExecutableTest, PackedWeightsGoWithTheirVersion) {
   EXPECT_LT(AnonymousBytes() - before, 2 * kWeights);
 }
 
+TEST_F(AotExecutableTest, PackedConvolutionsGiveTheEagerFormsAnswers) {
+  std::ifstream file(Made("convolutions3") + "/manifest.json");
+  const json manifest = json::parse(file);
+  std::vector<std::string> packed;
+  for (const json& one : manifest["convolutions"]) {
+    packed.push_back(one["weight"]);
+  }
+  EXPECT_THAT(packed,
+              ElementsAre("first.weight", "second.weight", "third.weight"));
+  const auto eager = OpenEager("convolutions");
+  const auto weights = Map("convolutions");
+  ASSERT_TRUE(eager != nullptr && weights != nullptr);
+  for (const int64_t rows : {1, 3}) {
+    const auto compiled =
+        loader_->OpenAot(Made("convolutions" + std::to_string(rows)), weights);
+    ASSERT_TRUE(compiled.ok()) << compiled.status();
+    std::vector<float> values(static_cast<size_t>(rows) * 3 * 64 * 64);
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(i % 37) / 37 - 0.5f;
+    }
+    const Tensor input = MakeTensor(DataType::kFp32, {rows, 3, 64, 64}, values);
+    const std::vector<float> expected =
+        ValuesOf<float>(MustRun(*eager, {input}).outputs[0]);
+    const std::vector<float> actual =
+        ValuesOf<float>(MustRun(**compiled, {input}).outputs[0]);
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ASSERT_NEAR(actual[i], expected[i], 1e-5) << i;
+    }
+  }
+}
+
+TEST_F(AotExecutableTest, WhatIsNoConvolutionIsNotPacked) {
+  const auto refusal = [&](const char* field, const json& value) {
+    const std::string artifact = Changed("convolutions3", [&](json& manifest) {
+      manifest["convolutions"][0][json::json_pointer(field)] = value;
+    });
+    const auto opened = loader_->OpenAot(artifact, Map("convolutions"));
+    std::filesystem::remove_all(artifact);
+    EXPECT_EQ(opened.status().code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(opened.status().message());
+  };
+  EXPECT_THAT(refusal("/weight", "norm.weight"),
+              HasSubstr("'norm.weight' can't be packed: expected float32"));
+  EXPECT_THAT(refusal("/weight", "no.weight"),
+              HasSubstr("'no.weight' can't be packed"));
+  EXPECT_THAT(refusal("/groups", 7), HasSubstr("can't be packed"));
+}
+
 TEST_F(AotExecutableTest, WhatIsNoMatrixIsNotPacked) {
   const std::string artifact = Changed(
       "wide2", [](json& manifest) { manifest["packed"] = {"up.bias"}; });

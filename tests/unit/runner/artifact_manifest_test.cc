@@ -29,7 +29,10 @@ nlohmann::json Right() {
       {"bit": 1, "operator": "aten.div.Tensor_mode", "input": null,
        "message": "division by zero"}],
     "constants": ["table.weight", "up.weight"], "packed": ["up.weight"],
-    "packed_as": "bfloat16"})");
+    "packed_as": "bfloat16",
+    "convolutions": [
+      {"weight": "conv.weight", "stride": [1, 2], "padding": [0, 1],
+       "dilation": [1, 1], "groups": 2, "input": [1, 6, 224, 224]}]})");
 }
 
 TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
@@ -58,6 +61,14 @@ TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
   EXPECT_THAT(manifest->constants, ElementsAre("table.weight", "up.weight"));
   EXPECT_THAT(manifest->packed, ElementsAre("up.weight"));
   EXPECT_EQ(manifest->packed_as, DataType::kBf16);
+  ASSERT_THAT(manifest->convolutions, SizeIs(1));
+  const ArtifactConvolution& convolution = manifest->convolutions[0];
+  EXPECT_EQ(convolution.weight, "conv.weight");
+  EXPECT_THAT(convolution.stride, ElementsAre(1, 2));
+  EXPECT_THAT(convolution.padding, ElementsAre(0, 1));
+  EXPECT_THAT(convolution.dilation, ElementsAre(1, 1));
+  EXPECT_EQ(convolution.groups, 2);
+  EXPECT_THAT(convolution.input, ElementsAre(1, 6, 224, 224));
 }
 
 TEST(ArtifactManifestTest, OfAGpu) {
@@ -159,7 +170,16 @@ INSTANTIATE_TEST_SUITE_P(
         WrongField{"/packed", nullptr, "'packed'"},
         WrongField{"/packed/0", "1", "'packed'"},
         WrongField{"/packed_as", nullptr, "'packed_as'"},
-        WrongField{"/packed_as", "\"float8\"", "no dtype float8"}));
+        WrongField{"/packed_as", "\"float8\"", "no dtype float8"},
+        WrongField{"/convolutions", nullptr, "'convolutions'"},
+        WrongField{"/convolutions/0/weight", nullptr, "'weight'"},
+        WrongField{"/convolutions/0/stride", "[1]", "'stride'"},
+        WrongField{"/convolutions/0/stride/1", "0", "'stride'"},
+        WrongField{"/convolutions/0/padding/0", "-1", "'padding'"},
+        WrongField{"/convolutions/0/dilation/0", "1.5", "'dilation'"},
+        WrongField{"/convolutions/0/dilation/0", "4294967296", "'dilation'"},
+        WrongField{"/convolutions/0/groups", "0", "'groups'"},
+        WrongField{"/convolutions/0/input", "[1, 6, 224]", "'input'"}));
 
 TEST(ArtifactManifestTest, OtherTextIsRefused) {
   for (const char* text : {"", "[]", "null", "{", "{\"schema\": 1}"}) {

@@ -35,6 +35,8 @@ ARTIFACTS = {
     "wide2": ("wide", 2),
     "wide3": ("wide", 3),
     "wave2": ("wave", 2),
+    "convolutions1": ("convolutions", 1),
+    "convolutions3": ("convolutions", 3),
 }
 DAMAGED = ["sample_inputs", "pickled_weight", "pickled_constant", "file_operator", "wrong_shape", "huge_weight"]
 DTYPES = "bool uint8 uint16 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()
@@ -94,6 +96,29 @@ class Wave(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.sin(x) * x
+
+
+class Convolutions(torch.nn.Module):
+    """Large enough for oneDNN: with a norm and without, with a bias and without, in groups, the last one twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Conv2d(3, 32, 5, stride=2, padding=2, bias=False)
+        self.norm = torch.nn.BatchNorm2d(32)
+        self.second = torch.nn.Conv2d(32, 48, 3, padding=1, dilation=1, groups=2)
+        self.plain = torch.nn.BatchNorm2d(48, affine=False)
+        self.third = torch.nn.Conv2d(48, 48, 3, padding=(2, 0), dilation=(2, 1))
+        self.twice = torch.nn.Conv2d(48, 48, 3, padding=1)
+        for norm in (self.norm, self.plain):
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+        torch.nn.init.uniform_(self.norm.weight, 0.5, 2)
+        torch.nn.init.normal_(self.norm.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.first(x)))
+        x = torch.relu(self.plain(self.second(x)))
+        return self.twice(torch.relu(self.twice(self.third(x))))
 
 
 class Counter(torch.nn.Module):
@@ -156,6 +181,7 @@ def programs() -> dict[str, torch.export.ExportedProgram]:
         "dtypes": export(Dtypes(), typed, dynamic_shapes=(tuple({0: batch} for _ in typed),)),
         "wide": export(Wide().eval(), wide, dynamic_shapes=({0: batch},)),
         "wave": export(Wave(), (torch.zeros(2, 1 << 16),), dynamic_shapes=({0: batch},)),
+        "convolutions": export(Convolutions().eval(), (torch.zeros(2, 3, 64, 64),), dynamic_shapes=({0: batch},)),
         "views": export(Views(), (torch.ones(2, 8),), dynamic_shapes=({0: batch},)),
         "doubling": export(Doubling().eval(), (torch.ones(2, 3),)),
         "counter": export(Counter().eval(), (torch.ones(2, 3),)),

@@ -1,0 +1,118 @@
+"""Which convolutions go to oneDNN, and that none of them changes an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from compiler.specialise.bucket_graph import Specialised, specialise
+
+ONEDNN = torch.ops.mkldnn._convolution_pointwise.default
+X = torch.randn(3, 16, 40, 40)
+C, N = 16, 32
+
+
+def norm(channels: int = N, **options: Any) -> nn.BatchNorm2d:
+    made = nn.BatchNorm2d(channels, **options)
+    made.running_mean.normal_()
+    made.running_var.uniform_(0.5, 2)
+    return made
+
+
+def rewritten(model: nn.Module, x: torch.Tensor = X) -> tuple[Specialised, torch.Tensor, torch.Tensor]:
+    """The graph, its answer with weights packed as the daemon binds them, and the model's."""
+    made = specialise(torch.export.export(model.eval(), (x,)), {})
+    with torch.no_grad():
+        expected = model(x)
+        for one in made.convolutions:
+            *path, name = one.weight.split(".")
+            owner = made.module.get_submodule(".".join(path))
+            packed = one.pack(getattr(owner, name).detach())
+            delattr(owner, name)
+            owner.register_buffer(name, packed)
+        return made, made.module(x)[0], expected
+
+
+def calls(made: Specialised) -> int:
+    return sum(node.target is ONEDNN for node in made.module.graph.nodes)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 3},
+        {"kernel_size": (3, 5), "stride": (2, 1), "padding": (1, 2)},
+        {"kernel_size": 3, "dilation": 2, "groups": 4},
+        {"kernel_size": 1, "padding": 1},
+    ],
+)
+@pytest.mark.parametrize("then", ["nothing", "affine", "plain", "in place"])
+def test_a_convolution_goes_there(bias: bool, options: dict[str, Any], then: str) -> None:
+    layers = [nn.Conv2d(C, N, bias=bias, **options)]
+    if then != "nothing":
+        layers.append(norm(affine=then != "plain"))
+    if then == "in place":  # by which the program has to be decomposed
+        layers.append(nn.ReLU(inplace=True))
+    made, got, expected = rewritten(nn.Sequential(*layers))
+    assert calls(made) == 1 and len(made.convolutions) == 1
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+
+
+class Shared(nn.Module):
+    """One norm behind two convolutions, one convolution in two places, and a result that is looked at twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.twice, self.seen = (nn.Conv2d(C, C, 3, padding=1) for _ in range(4))
+        self.norm, self.other = norm(C), norm(C)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.a(x)) + self.norm(self.b(x))
+        z = self.seen(self.twice(self.twice(y)))
+        return self.other(z) + z
+
+
+def test_what_others_look_at_stays() -> None:
+    made, got, expected = rewritten(Shared())
+    assert [one.weight for one in made.convolutions] == ["a.weight", "b.weight", "seen.weight"]
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+
+
+class Computed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.conv2d(x, x[:1, :, :5, :5] * 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "x"),
+    [
+        (nn.Conv2d(C, N, 3).double(), X.double()),
+        (nn.ConvTranspose2d(C, N, 3), X),
+        (nn.Conv2d(C, N, 3, padding="same", padding_mode="zeros"), X),
+        (nn.Conv1d(C, N, 3), X[:, :, 0]),
+        (nn.Conv2d(C, N, 3), X[0]),
+        (nn.Conv2d(C, 1, 1), X[:1, :, :4, :4]),
+        (Computed(), X),
+    ],
+    ids=["float64", "transposed", "by word", "one dimension", "no batch", "small", "no weight"],
+)
+def test_what_does_not_fit_stays(model: nn.Module, x: torch.Tensor) -> None:
+    made, got, expected = rewritten(model, x)
+    assert made.convolutions == [] and calls(made) == 0
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_buckets_share_what_is_packed() -> None:
+    """Whatever sizes a bucket has, height and width included, its weights are packed for the same ones."""
+    sizes = {0: torch.export.Dim("batch", min=1, max=64), 2: torch.export.Dim("high", min=32, max=512)}
+    model = nn.Sequential(nn.Conv2d(C, N, 3, stride=2), norm(), nn.ReLU(), nn.Conv2d(N, N, 3)).eval()
+    program = torch.export.export(model, (X,), dynamic_shapes=(sizes,))
+    (x,) = (node for node in program.graph.nodes if node.name == "input")
+    batch, high = str(x.meta["val"].shape[0]), str(x.meta["val"].shape[2])
+    found = [specialise(program, chosen).convolutions for chosen in ({}, {batch: 1, high: 64}, {batch: 8, high: 500})]
+    assert found[0] == found[1] == found[2]
+    assert [one.input for one in found[0]] == [[1, C, 224, 40], [1, N, 111, 19]]
