@@ -126,6 +126,11 @@ absl::Status Gpu::ErrorNow(absl::string_view what, bool eager) {
   }
   if (error == 0) error = PendingError();
   if (error == 0 && out_of_memory) error = cudaErrorMemoryAllocation;
+  // What the driver refuses compiled code (a module, a launch) has neither a
+  // number nor a text here, so that what is left has to tell.
+  if (error == 0 && !eager && FreeBytes() < 2 * GpuMemory::kReserve) {
+    error = cudaErrorMemoryAllocation;
+  }
   if (error == 0) return eager ? EagerError(what) : CompiledError(what);
   cudaGetLastError();
   if (text.empty()) {
