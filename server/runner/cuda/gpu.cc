@@ -83,17 +83,18 @@ int64_t Gpu::BytesBesideTorch() const {
           .reserved_bytes[kAll]
           .current;
   return facts_.total_bytes - FreeBytes() - torch -
-         memory_.used(GpuUse::kWeights);
+         memory_.taken(GpuUse::kWeights);
 }
 
 absl::StatusOr<GpuMemory::Claim> Gpu::Take(GpuUse use, absl::string_view whose,
                                            int64_t bytes) {
+  const auto free = [&] { return FreeBytes(); };
   const absl::ReaderMutexLock lock(&capture_lock_);
   absl::StatusOr<GpuMemory::Claim> claim =
-      memory_.Take(use, whose, bytes, FreeBytes());
+      memory_.Take(use, whose, bytes, free);
   if (claim.ok()) return claim;
   c10::cuda::CUDACachingAllocator::emptyCache();
-  return memory_.Take(use, whose, bytes, FreeBytes());
+  return memory_.Take(use, whose, bytes, free);
 }
 
 absl::Status Gpu::ErrorOf(int error, absl::string_view what) {

@@ -32,6 +32,7 @@ class WeightBlock {
       : gpu_(gpu), claim_(std::move(claim)) {
     const absl::ReaderMutexLock lock(&gpu_.capture_lock());
     C10_CUDA_CHECK(cudaMalloc(&data_, std::max<int64_t>(bytes, 1)));
+    claim_->Taken();
   }
   ~WeightBlock() {
     const absl::ReaderMutexLock lock(&gpu_.capture_lock());
