@@ -204,9 +204,8 @@ MODELS = {
         {"ids": 30522, "mask": 2},
     ),
     "images": GpuModel(
-        "4 convolutions, 3 x 224 x 224", lambda: (Images(), {"image": torch.randn(2, 3, 224, 224)}), (8, 32),
-        tolerance=1e-2,  # cuDNN may take TF32
-    ),  # fmt: skip
+        "4 convolutions, 3 x 224 x 224", lambda: (Images(), {"image": torch.randn(2, 3, 224, 224)}), (8, 32)
+    ),
     "gpt2": GpuModel(
         "GPT-2, 124 M, float16, 128 tokens",
         lambda: (drawn(lambda: Gpt2(12, 768, 12), torch.float16), {"ids": ids(50257)}),
