@@ -100,7 +100,9 @@ class Goal:
         value = statistics.median(found) if found else None
         met = None if value is None else (value >= self.bound if self.at_least else value <= self.bound)
         goal = f"{'>=' if self.at_least else '<='} {self.bound:g} {self.unit}".strip()
-        judged = {"what": self.what, "goal": goal, "value": None if value is None else round(value, 3), "met": met}
+        judged: dict[str, Any] = {"what": self.what, "goal": goal, "value": None, "met": met}
+        if value is not None:
+            judged["value"] = round(value, 3)
         if len(found) > 1:
             judged["values"] = [round(one, 3) for one in sorted(found)]
         return judged
