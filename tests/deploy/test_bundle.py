@@ -17,8 +17,9 @@ import torch
 
 from tests.gpu import report
 from tests.gpu.machine import unusable
+from tests.gpu.models import MODELS
 from tests.gpu.running import Result, Run, Step, nothing_ran
-from tests.gpu.steps import BUCKETS, entry_of, steps
+from tests.gpu.steps import BUCKETS, MORE_BUCKETS, entry_of, steps
 
 REPO = Path(__file__).resolve().parents[2]
 MAX_BYTES = 60 << 20
@@ -136,7 +137,7 @@ def test_every_steps_command_can_be_formed(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     for name in ("stokerd", "gpu_test", "gpu_bench"):
         (tmp_path / "bin" / name).touch()
-    names = []
+    names: list[str] = []
     for step in steps():
         command = step.command(run)
         assert command is None or all(isinstance(word, str) for word in command), step.name
@@ -144,6 +145,9 @@ def test_every_steps_command_can_be_formed(tmp_path: Path) -> None:
         assert step.least <= step.limit
         names.append(step.name)
     assert len(names) == len(set(names))
+    assert set(MORE_BUCKETS) <= {f"{name}:{batch}" for name, model in MODELS.items() for batch in model.batches}
+    # Whatever the first half is for is done before the second begins.
+    assert names.index("serve_gpt2_xl") < names.index("compile_more") < names.index("modes_resnet50_1")
     assert names.index("two_ops") < names.index("gpt2_xl_1") < names.index("sanitizer")
 
 
@@ -229,3 +233,26 @@ def test_a_gpu_that_cannot_be_used_is_said(tmp_path: Path) -> None:
     assert unusable(version).startswith("the driver is of branch 550: CUDA 13 needs 580")
     version.write_text("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build\n")
     assert unusable(version).startswith("there is a driver of branch 580, and torch finds no GPU")
+
+
+def test_torch_compile_stands_beside_the_graph() -> None:
+    def run(right: bool) -> report.Known:
+        modes = [{"mode": "default", "p50_us": 400.0}, {"mode": "reduce-overhead", "p50_us": 150.0}]
+        check = {"check": "torch.compile equals eager, default", "passed": right}
+        graph = Result("resnet50_8", "passed", 1.0, [{"tier": "graph", "p50_us": 100.0}])
+        return report.Known([vars(graph), vars(Result("modes_resnet50_8", "passed", 1.0, [*modes, check]))])
+
+    assert report.over_modes("resnet50_8")(run(right=True)) == 1.5
+    # A figure of what answers wrong is none.
+    assert report.over_modes("resnet50_8")(run(right=False)) is None
+
+
+@pytest.mark.slow
+def test_modes_are_measured_without_a_gpu_too(tmp_path: Path) -> None:
+    mlp = f"--name mlp --program {tmp_path}/mlp/1/model.pt2 --batch 3 --device cpu --iterations 5 --modes default"
+    for arguments in (f"tests.gpu.models {tmp_path} mlp", f"tests.gpu.modes {mlp}"):
+        command = [sys.executable, "-m", *arguments.split()]
+        done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=600, check=True)
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [line.get("tier", line.get("mode", "check")) for line in said] == ["eager", "default", "check"]
+    assert said[2]["passed"] and said[1]["p50_us"] > 0

@@ -46,6 +46,19 @@ def ratio(step: str, slow: str, fast: str) -> Callable[[Known], float | None]:
     return of
 
 
+def over_modes(entry: str) -> Callable[[Known], float | None]:
+    """torch.compile's best mode, which must have answered right, over the graph, both with everything on the device."""
+
+    def of(run: Known) -> float | None:
+        said = run.said(f"modes_{entry}")
+        best = [line["p50_us"] for line in said if "mode" in line]
+        graph = [line["p50_us"] for line in run.said(entry) if line.get("tier") == "graph"]
+        wrong = any(line.get("passed") is False for line in said)
+        return min(best) / graph[0] if best and graph and not wrong else None
+
+    return of
+
+
 def largest(*steps: str, key: str, daemon_us: str = "") -> Callable[[Known], float | None]:
     """The largest of a figure that torch's runner gave, and of one of the server's in us, in thousandths."""
 
@@ -114,6 +127,20 @@ GOALS = (
     Goal("GPT-2 XL, batch 8: graph over eager", ratio("gpt2_xl_8", "eager", "graph"), 1.0),
     Goal("GPT-2 XL, batch 1: uncaptured over eager", ratio("gpt2_xl_1", "eager", "aot"), 1.0),
     Goal("GPT-2 XL, batch 8: uncaptured over eager", ratio("gpt2_xl_8", "eager", "aot"), 1.0),
+    *(
+        Goal(f"GPT-2 XL {key}, batch {batch}: graph over eager", ratio(f"gpt2_xl_{key}_{batch}", "eager", "graph"), 1.0)
+        for key in ("f32", "bf16")
+        for batch in (1, 8)
+    ),
+    *(
+        Goal(f"GPT-2 XL, batch {batch}: graph over torch.compile's best", over_modes(f"gpt2_xl_{batch}"), 1.0)
+        for batch in (1, 8)
+    ),
+    *(
+        Goal(f"{name}, batch {batch}: graph over torch.compile's best", over_modes(f"{key}_{batch}"), 1.0)
+        for key, name in (("resnet50", "ResNet-50"), ("bert_base", "BERT-base"))
+        for batch in (1, 8, 32)
+    ),
     Goal("10 small kernels: graph over uncaptured", ratio("kernels10_1", "aot", "graph"), 1.5),
     Goal("100 small kernels: graph over uncaptured", ratio("kernels100_1", "aot", "graph"), 1.5),
     Goal("500 small kernels: graph over uncaptured", ratio("kernels500_1", "aot", "graph"), 1.5),
@@ -177,6 +204,12 @@ def table(told: dict[str, Any]) -> str:
             cells = [by_tier.get(name, {}).get("p50_us") for name in ("eager", "aot", "graph")]
             cells += [by_tier.get(name, {}).get("host_us") for name in ("aot", "graph")]
             lines.append(f"{result['name']:<24}" + "".join(f"{'-' if c is None else c:>12}" for c in cells))
+    lines += ["", f"{'torch.compile, p50':<24}{'default':>16}{'reduce-overhead':>16}{'max-autotune':>16}"]
+    for result in results:
+        by_mode = {line["mode"]: line["p50_us"] for line in result["said"] if "mode" in line}
+        if by_mode:
+            cells = [by_mode.get(mode, "-") for mode in ("default", "reduce-overhead", "max-autotune")]
+            lines.append(f"{result['name']:<24}" + "".join(f"{cell:>16}" for cell in cells))
     lines += ["", f"{'peak in MiB':<24}{'eager':>12}{'aot':>12}{'graph':>12}"] if told["gpu"] else []
     for result in results:
         peaks = {line["tier"]: line["peak_bytes"] for line in result["said"] if line.get("peak_bytes")}

@@ -112,6 +112,7 @@ class Run:
         if self.left() < step.least:
             self.left_out.append(f"{step.name}: wants {step.least:.0f} s, {max(0, self.left()):.0f} were left")
             return
+        self.export(*(name for name in step.needs if name not in self.exports))
         for name in step.needs:
             if name not in self.exports:
                 continue  # it was there

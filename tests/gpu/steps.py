@@ -15,6 +15,14 @@ BUCKETS = (
     "kernels10:1", "images:32", "mlp:1", "mlp:64",
 )  # fmt: skip
 
+# What the public figures of torch.compile are of, and other precisions: of the second half.
+PEERS = ("resnet50", "bert_base")
+PRECISIONS = ("gpt2_xl_f32", "gpt2_xl_bf16")
+MORE_BUCKETS = (
+    *(f"{name}:{batch}" for name in PEERS for batch in (1, 8, 32)),
+    *(f"{name}:{batch}" for name in PRECISIONS for batch in (1, 8)),
+)
+
 
 def bench(entry: str, iterations: int, *more: object) -> Callable[[Run], list[str]]:
     name = entry.rpartition("_")[0]
@@ -53,8 +61,16 @@ def entry_of(run: Run, wanted: str) -> Path:
     return run.work / "entries" / f"{name}_{batch or 0}" / "manifest.json"
 
 
-def entries(run: Run) -> list[Path]:
-    return [entry_of(run, wanted) for wanted in BUCKETS]
+def entries(*wanted: str) -> Callable[[Run], list[Path]]:
+    return lambda run: [entry_of(run, one) for one in wanted]
+
+
+def modes(name: str, batch: int) -> Callable[[Run], list[str]]:
+    """torch.compile's, in Python."""
+    return lambda run: run.python(
+        "modes", "--name", name, "--program", run.program(f"{name}_{batch}"), "--batch", batch,
+        "--device", run.device, "--iterations", 50,
+    )  # fmt: skip
 
 
 def compiling(*wanted: str, timeout: int) -> Callable[[Run], list[str]]:
@@ -109,7 +125,7 @@ def steps() -> Iterable[Step]:
     """Most important first."""
     yield Step("machine", 60, 5, lambda run: run.python("machine"), gpu=False)
     yield Step("gpu_test", 100, 10, gtest, gpu=False, bundled=True)
-    yield Step("compile", 270, 30, compiling(*BUCKETS, timeout=250), makes=entries)
+    yield Step("compile", 270, 30, compiling(*BUCKETS, timeout=250), makes=entries(*BUCKETS))
     yield Step("two_ops", 25, 5, bench("two_ops_1", 300))
     yield Step("gpu_test_artifacts", 100, 15, gtest, bundled=True, environment=artifacts)
     poison = {"STOKER_GPU_TEST_STICKY": "1"}
@@ -135,6 +151,27 @@ def steps() -> Iterable[Step]:
         "serve_gpt2_xl", 240, 120, serving("gpt2_xl", "ids", "--seconds", 4, "--concurrency", 1, 8),
         needs=("gpt2_xl",),
     )  # fmt: skip
+    # The second half: what the first call has no time for.
+    yield Step(
+        "compile_more", 500, 120, compiling(*MORE_BUCKETS, timeout=480), needs=(*PEERS, *PRECISIONS),
+        makes=entries(*MORE_BUCKETS),
+    )  # fmt: skip
+    for name in PEERS:
+        for batch in (1, 8, 32):
+            entry = f"{name}_{batch}"
+            yield Step(entry, 60, 10, bench(entry, 50))
+            yield Step(f"daemon_{entry}", 40, 8, daemon_bench(entry, 50), bundled=True)
+            yield Step(f"modes_{entry}", 200, 40, modes(name, batch))
+    for name in PRECISIONS:
+        tolerance = 2 * HALF if name.endswith("bf16") else 1e-3
+        for batch in (1, 8):
+            entry = f"{name}_{batch}"
+            yield Step(entry, 80, 25, bench(entry, 20))
+            yield Step(f"daemon_{entry}", 80, 20, daemon_bench(entry, 20, tolerance), bundled=True)
+    for batch in (1, 8):
+        yield Step(f"modes_gpt2_xl_{batch}", 300, 90, modes("gpt2_xl", batch), needs=("gpt2_xl",))
+    for name, given in (("bert_base", "ids,mask"), ("resnet50", "image")):
+        yield Step(f"serve_{name}", 240, 90, serving(name, given, "--seconds", 5), needs=(name,))
     yield Step("sanitizer", 120, 30, sanitizer, bundled=True, environment=artifacts)
 
 
