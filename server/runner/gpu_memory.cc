@@ -70,7 +70,7 @@ class GpuMemory::Held : public Holding {
   const std::shared_ptr<Books> books_;
   const GpuUse use_;
   const int64_t bytes_;
-  int64_t promised_;  // guarded by the books' lock
+  int64_t promised_ ABSL_GUARDED_BY(books_->mu);
 };
 
 GpuMemory::GpuMemory(std::string device, int64_t total_bytes,

@@ -319,6 +319,30 @@ TEST_F(LifeTest, CapturesGoOnAfterOneThatFailed) {
   }
 }
 
+TEST_F(LifeTest, WithoutAStreamToCaptureOnKeptGraphsAreReplayed) {
+  const auto context = loader_->NewContext(1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const auto compiled = loader_->OpenAot(Made("scale4"), *weights);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  const std::vector<Tensor> sample = Inputs(4, 1);
+  const auto capture = [&] {
+    return loader_->Capture(*compiled, *context,
+                            absl::MakeConstSpan(&sample, 1), int64_t{1} << 30);
+  };
+  const auto kept = capture();
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ScriptOf("cudaStreamEndCapture 0 1 901\ncudaStreamCreate 0 -1 2");
+  EXPECT_FALSE(capture().ok());
+  const long captures = Calls("cudaStreamBeginCapture");
+  EXPECT_TRUE(absl::IsResourceExhausted(capture().status()));
+  EXPECT_EQ(Calls("cudaStreamBeginCapture"), captures);
+  EXPECT_TRUE(kept->executable->Run(*context, sample).ok());
+  ScriptOf("");
+  EXPECT_TRUE(capture().ok());
+  EXPECT_TRUE(kept->executable->Run(*context, sample).ok());
+}
+
 // The fake ends the process where two captures overlap, and where a stream, an
 // event or a graph is used that is gone.
 TEST_F(LifeTest, ThreadsLoadCaptureReplayAndDropBesideEachOther) {
