@@ -1,163 +1,30 @@
 // The whole life of a model on a GPU, through what libstoker_cuda.so is made of
 // and torch's own CUDA half, on a GPU that isn't there (tests/fakes/cuda): it
 // has no numbers, but order, memory, captures, and errors wherever the test
-// wants one. Started with the fake's two libraries in LD_PRELOAD.
+// wants one.
+#include "tests/unit/runner/cuda/gpu_life.h"
+
+#include <ATen/Context.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
-#include "base/status_macros.h"
 #include "program/program_archive.h"
-#include "runner/cuda/cuda_gpus.h"
 #include "runner/cuda/gpu_context.h"
-#include "runner/cuda/gpu_loader.h"
 #include "runner/weight_store.h"
-#include "tests/fakes/cuda/control.h"
-#include "tests/fakes/fake_clock.h"
-#include "tests/fakes/tensors.h"
 
 namespace stoker {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Function>
-Function* InTheFake(const char* name) {
-  auto* found = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-  if (found == nullptr) {
-    std::fprintf(stderr, "the fake GPU isn't in LD_PRELOAD\n");
-    std::abort();
-  }
-  return found;
-}
-void Script(const std::string& text) {
-  InTheFake<decltype(fake_cuda_script)>("fake_cuda_script")(text.c_str());
-}
-long Calls(const char* call) {
-  return InTheFake<decltype(fake_cuda_calls)>("fake_cuda_calls")(call);
-}
-long Live(const char* kind) {
-  return InTheFake<decltype(fake_cuda_live)>("fake_cuda_live")(kind);
-}
-
-// Of the whole process: torch's CUDA half is there once.
-struct Shared {
-  FakeClock clock;
-  std::atomic<int> lost = 0;
-  std::string why;
-  std::unique_ptr<Gpus> gpus;
-};
-Shared& Process() {
-  static Shared& shared = *[] {
-    auto* made = new Shared;
-    // 0 means that nothing runs.
-    made->clock.Advance(absl::Hours(1));
-    GpuOptions options;
-    options.clock = &made->clock;
-    options.run_limit = absl::Seconds(120);
-    options.on_lost = [made](const std::string& why) {
-      made->why = why;
-      ++made->lost;
-    };
-    Script("");
-    auto gpus = OpenCudaGpus(options);
-    if (!gpus.ok()) {
-      std::fprintf(stderr, "%s\n",
-                   std::string(gpus.status().message()).c_str());
-      std::abort();
-    }
-    made->gpus = *std::move(gpus);
-    return made;
-  }();
-  return shared;
-}
-
-std::string Made(const std::string& name) {
-  return std::string(GPU_TESTDATA) + "/" + name;
-}
-
-std::vector<Tensor> Inputs(int64_t rows, float first) {
-  std::vector<float> values(static_cast<size_t>(rows) * 64);
-  for (float& value : values) value = first++;
-  return {MakeTensor<float>(DataType::kFp32, {rows, 64}, values)};
-}
-
-// What there is, apart from what torch keeps to use again.
-struct Books {
-  long device_bytes, streams, graphs;
-  bool operator==(const Books&) const = default;
-};
-void PrintTo(const Books& books, std::ostream* out) {
-  *out << books.device_bytes << " bytes, " << books.streams << " streams, "
-       << books.graphs << " graphs";
-}
-Books BooksNow() {
-  c10::cuda::CUDACachingAllocator::emptyCache();
-  return {Live("device_bytes"), Live("streams"), Live("graphs")};
-}
-
-class LifeTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    ScriptOf("");
-    auto loader = Process().gpus->Loader(0);
-    ASSERT_TRUE(loader.ok()) << loader.status();
-    loader_ = static_cast<GpuLoader*>(*loader);
-    // What is made once for the process is there before anything is counted.
-    ASSERT_EQ(Life(), absl::OkStatus());
-  }
-  void TearDown() override { Script(""); }
-
-  // What is computed is zeros: compiled, eager and replayed agree.
-  static void ScriptOf(const std::string& faults) {
-    Script("answers zeros\n" + faults);
-  }
-
-  Gpu& gpu() { return loader_->gpu(); }
-
-  // A version on the GPU, from its weights to its end.
-  absl::Status Life() {
-    const auto context = loader_->NewContext(1);
-    ASSIGN_OR_RETURN(const auto weights,
-                     loader_->MapWeights(Made("scale.pt2")));
-    ASSIGN_OR_RETURN(const auto eager, loader_->OpenEager(Made("scale.pt2")));
-    RETURN_IF_ERROR(eager->Run(*context, Inputs(3, 1)).status());
-    std::vector<std::shared_ptr<Executable>> graphs;
-    for (const int rows : {4, 2}) {
-      ASSIGN_OR_RETURN(
-          const auto compiled,
-          loader_->OpenAot(Made(absl::StrCat("scale", rows)), weights));
-      RETURN_IF_ERROR(compiled->Run(*context, Inputs(rows, 1)).status());
-      const std::vector<Tensor> samples[] = {Inputs(rows, 1), Inputs(rows, 7)};
-      ASSIGN_OR_RETURN(
-          CapturedGraph graph,
-          loader_->Capture(compiled, *context, samples, int64_t{1} << 30));
-      graphs.push_back(std::move(graph.executable));
-    }
-    for (int i = 0; i < 4; ++i) {
-      const int rows = i % 2 == 0 ? 4 : 2;
-      RETURN_IF_ERROR(graphs[static_cast<size_t>(i % 2)]
-                          ->Run(*context, Inputs(rows, 5))
-                          .status());
-    }
-    return absl::OkStatus();
-  }
-
-  GpuLoader* loader_ = nullptr;
-};
 
 TEST_F(LifeTest, LeavesNothingBehind) {
   const Books before = BooksNow();
@@ -176,6 +43,13 @@ TEST_F(LifeTest, FactsAreWhatKeysNeed) {
   EXPECT_EQ(facts.target.sms, 132);
   EXPECT_EQ(facts.target.memory_gib, 79);
   EXPECT_EQ(facts.uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+}
+
+TEST_F(LifeTest, Float32IsFloat32) {
+  for (const auto operation : {at::Float32Op::CONV, at::Float32Op::RNN}) {
+    EXPECT_FALSE(at::globalContext().allowTF32CuDNN(operation));
+  }
+  EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
 }
 
 TEST_F(LifeTest, WeightsAreOnTheDeviceByteByByte) {
@@ -357,57 +231,6 @@ TEST_F(LifeTest, ThreadsLoadCaptureReplayAndDropBesideEachOther) {
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& end : ends) EXPECT_EQ(end, absl::OkStatus());
   EXPECT_EQ(BooksNow(), before);
-}
-
-// In a process of its own each: nothing can be run in it afterwards.
-class LostTest : public LifeTest {
- protected:
-  LostTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
-
-  [[noreturn]] static void End(bool as_expected, const std::string& what) {
-    std::fprintf(stderr, "%s\n", what.c_str());
-    std::fflush(stderr);
-    _exit(as_expected ? 0 : 1);
-  }
-
-  // The error comes from `call`, after `skip` that went well.
-  void Poison(const std::string& call, int skip) {
-    ScriptOf(absl::StrCat(call, " ", skip, " 1 700"));
-    const absl::Status first = Life();
-    const absl::Status then = Life();
-    const Shared& process = Process();
-    End(absl::IsUnavailable(first) && then == first && process.lost == 1 &&
-            absl::StrContains(first.message(), "has to be started again"),
-        absl::StrCat(first.ToString(), "; then ", then.ToString(), "; lost ",
-                     process.lost.load()));
-  }
-};
-
-TEST_F(LostTest, AnErrorThatPoisonsIsToldOnceAndRefusesWhatComesAfter) {
-  for (const char* call :
-       {"kernel", "cudaMemcpyAsync", "cudaGraphLaunch", "cudaMalloc",
-        "cuLaunchKernel", "cudaStreamEndCapture", "cudaEventSynchronize"}) {
-    EXPECT_EXIT(Poison(call, 0), testing::ExitedWithCode(0), "") << call;
-  }
-  EXPECT_EXIT(Poison("kernel", 5), testing::ExitedWithCode(0), "");
-}
-
-TEST_F(LostTest, ARunThatDoesNotEndIsNoticed) {
-  const auto hang = [&] {
-    Shared& process = Process();
-    ScriptOf("kernel 3 1 hang");
-    std::thread([&] { Life().IgnoreError(); }).detach();
-    // Its limit is that of the clock, which is the test's.
-    while (process.lost == 0) {
-      process.clock.BlockUntilWaiters(1);
-      process.clock.Advance(absl::Seconds(31));
-      std::this_thread::yield();
-    }
-    End(absl::StrContains(process.why, "hangs") &&
-            absl::IsUnavailable(loader_->OpenEager(Made("scale.pt2")).status()),
-        process.why);
-  };
-  EXPECT_EXIT(hang(), testing::ExitedWithCode(0), "hangs");
 }
 
 }  // namespace
