@@ -4,10 +4,12 @@
 
 PROGRAM is a .pt2 file; inputs and outputs are safetensors files whose tensors are named by their
 flat positions, "0", "1", .... Floating outputs are float64. The program is the one that was exported, with
-every floating tensor, and every floating dtype that its graph names, widened. Of one that can't be computed
-so, the one output is "refused", the bytes of the reason. An end without any says nothing of the program: it
-may be the host's, which had no memory, say. A program is somebody else's: it is run where it can read what it needs,
-write nothing and reach nobody, as far as the kernel can see to that.
+every floating tensor, and every floating dtype that its graph names, widened: to float64, or to float32 where all
+its weights and inputs are of half that size, whose rounding is a thousand times float32's (GPT-2 XL would take
+12 GB, not 6). Of one that can't be computed so, the one output is "refused", the bytes of the reason. An end
+without any says nothing of the program: it may be the host's, which had no memory, say. A program is somebody
+else's: it is run where it can read what it needs, write nothing and reach nobody, as far as the kernel can see to
+that.
 """
 
 from __future__ import annotations
@@ -34,37 +36,48 @@ CHECKS = ("_assert_tensor_metadata",)
 
 def run(program: torch.export.ExportedProgram, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """The flat outputs. Raises what torch raises when the program can't be run."""
+    wide = wide_dtype([*program.state_dict.values(), *program.constants.values(), *inputs])
     module = program.module(check_guards=False)
-    widen(module)
-    args, kwargs = program.call_spec.in_spec.unflatten([_widened(tensor) for tensor in inputs])
+    widen(module, wide)
+    args, kwargs = program.call_spec.in_spec.unflatten([_widened(tensor, wide) for tensor in inputs])
     with torch.no_grad():
         outputs = module(*args, **kwargs)
-    return [output for output in pytree.tree_leaves(outputs) if isinstance(output, torch.Tensor)]
+    return [
+        _widened(output, torch.float64)
+        for output in pytree.tree_leaves(outputs)
+        if isinstance(output, torch.Tensor)
+    ]
 
 
-def widen(module: torch.fx.GraphModule) -> None:
-    """Makes the module, with its branches, compute in float64."""
-    module.double()
+def wide_dtype(tensors: list[Any]) -> torch.dtype:
+    """What a program with these weights, constants and inputs is widened to."""
+    floating = {value.dtype for value in tensors if isinstance(value, torch.Tensor) and value.is_floating_point()}
+    return torch.float32 if floating and floating <= {torch.float16, torch.bfloat16} else torch.float64
+
+
+def widen(module: torch.fx.GraphModule, wide: torch.dtype = torch.float64) -> None:
+    """Makes the module, with its branches, compute in `wide`."""
+    module.to(wide)
     for part in module.modules():
         if not isinstance(part, torch.fx.GraphModule):
             continue
         for name, value in list(vars(part).items()):
             if isinstance(value, torch.Tensor):
-                setattr(part, name, _widened(value))
+                setattr(part, name, _widened(value, wide))
         for node in list(part.graph.nodes):
             if any(check in str(node.target) for check in CHECKS):
                 part.graph.erase_node(node)
                 continue
-            node.args = pytree.tree_map(_widened, node.args)
-            node.kwargs = pytree.tree_map(_widened, node.kwargs)
+            node.args = pytree.tree_map(lambda value: _widened(value, wide), node.args)
+            node.kwargs = pytree.tree_map(lambda value: _widened(value, wide), node.kwargs)
         part.recompile()
 
 
-def _widened(value: Any) -> Any:
+def _widened(value: Any, wide: torch.dtype) -> Any:
     if isinstance(value, torch.dtype) and value.is_floating_point:
-        return torch.float64
+        return wide
     if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.double()
+        return value.to(wide)
     return value
 
 

@@ -29,8 +29,12 @@ CONTEXT_BYTES = 1 << 30
 # Kernels are measured on made-up operands, a kernel at a time: its inputs, its outputs, and copies of what it
 # changes. The largest tensor of the graph stands for each of them.
 LARGEST_TENSORS = 4
-# CUDA's own host memory, on top of what a job may use: page tables and staging of an 80 GB device.
-HOST_BYTES = 4 << 30
+# CUDA's own host memory, on top of what a job may use: what it has for any device, and for each GiB of one, whose
+# page tables are on the host.
+HOST_BYTES = 2 << 30
+HOST_BYTES_A_GIB = 32 << 20
+# Of a device whose memory the job doesn't say: the largest that there are.
+LARGEST_GIB = 288
 
 _visible: list[str | None] = []  # what VISIBLE said before `hide`
 
@@ -186,6 +190,11 @@ def check_facts(found: Facts, factors: dict[str, str]) -> None:
     ]
     if wrong:
         raise RuntimeError(f"{found.name} is not the device of this job: " + "; ".join(wrong))
+
+
+def host_bytes(factors: dict[str, str]) -> int:
+    """What CUDA takes of the host for the device that the job is for."""
+    return HOST_BYTES + HOST_BYTES_A_GIB * int(factors.get("cuda.memory_gib", LARGEST_GIB))
 
 
 def check_room(device: str, largest_tensor: int) -> None:

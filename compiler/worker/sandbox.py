@@ -64,7 +64,7 @@ def _limit(job: Job, mapped: int) -> None:
     """`mapped` bytes of weights are a private mapping, which counts as memory."""
     limits = {
         # A burst of allocations between two looks of the parent.
-        resource.RLIMIT_DATA: job.memory_bytes + mapped + (cuda.HOST_BYTES if job.on_gpu else 0),
+        resource.RLIMIT_DATA: job.memory_bytes + mapped + (cuda.host_bytes(job.factors) if job.on_gpu else 0),
         # One that outlives the parent ends too.
         resource.RLIMIT_CPU: math.ceil(job.timeout_seconds) * (os.cpu_count() or 1),
         resource.RLIMIT_FSIZE: MAX_FILE_BYTES,

@@ -39,18 +39,25 @@ std::string Summary(absl::string_view text) {
 }
 
 bool IsOutOfMemory(absl::string_view text) {
+  // On a GPU nativert drops the type of the exception, and with it the number.
   return absl::StrContains(text, "DefaultCPUAllocator") ||
+         absl::StrContains(text, "CUDA error: out of memory") ||
+         absl::StrContains(text, "CUDA driver error: out of memory") ||
+         absl::StrContains(text, "_STATUS_ALLOC_FAILED") ||
          absl::StrContains(text, "not enough memory") ||
          absl::StrContains(text, "Cannot allocate memory") ||
          absl::StrContains(text, "std::bad_alloc");
 }
 
-// Not an operator's opinion about values: an assertion inside torch, or an
-// operator that has no kernel here.
+// Not an operator's opinion about values: an assertion inside torch, an
+// operator that has no kernel here, or what a GPU's libraries say.
 bool IsDefect(absl::string_view text) {
   return absl::StrContains(text, "INTERNAL ASSERT FAILED") ||
          absl::StrContains(text, "[enforce fail at") ||
-         absl::StrContains(text, "Could not run '");
+         absl::StrContains(text, "Could not run '") ||
+         absl::StrContains(text, "CUDA error: ") ||
+         absl::StrContains(text, "CUDA driver error: ") ||
+         absl::StrContains(text, "cuDNN error: ");
 }
 
 }  // namespace

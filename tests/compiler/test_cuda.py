@@ -385,6 +385,12 @@ def test_headers_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch, tmp
         toolchain.cuda_home()
 
 
+def test_the_host_memory_that_a_job_may_use_grows_with_its_device() -> None:
+    h100, h200 = cuda.host_bytes(H100), cuda.host_bytes({**H100, "cuda.memory_gib": "140"})
+    assert 4 << 30 <= h100 < h200 and h200 >= 6 << 30
+    assert cuda.host_bytes({}) >= cuda.host_bytes({"cuda.memory_gib": "288"})
+
+
 @pytest.mark.parametrize(
     ("visible", "device", "one"),
     [(None, "cuda:2", "2"), ("3,1", "cuda:1", "1"), ("GPU-8f, MIG-a1", "cuda:1", "MIG-a1"), ("0", "cuda:0", "0")],

@@ -84,6 +84,32 @@ def test_everything_that_floats_is_float64(mixed: tuple[Mixed, Path]) -> None:
     assert torch.equal(n, ids + z.argmax(-1))
 
 
+class Half(nn.Module):
+    """float16 throughout, and float32 in the middle, as normalisations do."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.linear = nn.Linear(16, 8).to(dtype)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        y = self.linear(x)
+        return {"y": y.float().softmax(-1).to(y.dtype), "n": y.argmax(-1)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_is_of_half_the_size_throughout_is_float32(tmp_path: Path, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model, x = Half(dtype).eval(), torch.randn(5, 16, dtype=dtype)
+    torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+    y, n = ask(tmp_path / "model.pt2", [x])
+    assert (y.dtype, n.dtype) == (torch.float64, torch.int64)
+    assert torch.equal(y, y.float().double())
+    exact = (x.double() @ model.linear.weight.double().T + model.linear.bias.double()).softmax(-1)
+    # A thousandth of what the program itself is apart.
+    apart = (model(x)["y"].double() - exact).abs().max()
+    assert 0 < (y - exact).abs().max() < apart / 1000
+
+
 class Reinterpreted(nn.Module):
     """Takes floats for what their bits say, of which float64 has twice as many."""
 

@@ -149,6 +149,8 @@ def main() -> int:
     parser.add_argument("--loads", type=int, default=0, help="times that the artifact is opened and closed")
     options = parser.parse_args()
     torch.set_grad_enabled(False)
+    # float32 is float32, as in the server: cuDNN's default is TF32.
+    torch.backends.cudnn.allow_tf32 = False
     device = Device(options.device)
     passed = True
 

@@ -8,7 +8,10 @@
 // host_us: median of what the thread does until it can sleep; per_second: runs
 // of one thread after another; peak_bytes: of torch's allocator on the device,
 // weights excluded; open_us and capture_us: what came before. On "cpu" there is
-// no graph, and the last three are 0.
+// no graph, and the last three are 0. Lines with "check" say whether what was
+// timed answers right: compiled as eager does, within --tolerance ("gate":
+// whether the server's own gate takes it without asking for float64), and the
+// graph bit by bit as compiled does. Ends with 1 where one doesn't.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <unistd.h>
 
@@ -25,6 +28,7 @@
 #include "base/files.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
+#include "promotion/parity_check.h"
 #include "promotion/seeded_inputs.h"
 #include "runner/artifact_manifest.h"
 #include "runner/cuda/cuda_gpus.h"
@@ -42,6 +46,7 @@ struct Options {
   std::string device = "cuda:0";
   int iterations = 200;
   int64_t open_size = 2;  // of a dimension that the artifact leaves open
+  double tolerance = 1e-3;
   bool json = false;
 };
 
@@ -90,7 +95,7 @@ class Bench {
     ASSIGN_OR_RETURN(const ArtifactManifest manifest,
                      ParseArtifactManifest(text));
     inputs_ = InputsOf(manifest, options_.open_size);
-    RETURN_IF_ERROR(Eager());
+    ASSIGN_OR_RETURN(const std::vector<Tensor> expected, Eager());
     auto start = Instant::now();
     ASSIGN_OR_RETURN(auto weights, loader_.MapWeights(options_.program));
     const double weights_us = Microseconds(Instant::now() - start);
@@ -100,7 +105,11 @@ class Bench {
     const double open_us = Microseconds(Instant::now() - start);
     RETURN_IF_ERROR(
         Measure(*compiled, {{"open_us", open_us}, {"weights_us", weights_us}}));
-    if (!loader_.captures()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const std::vector<Tensor> answers, Answers(*compiled));
+    RETURN_IF_ERROR(
+        Check("compiled equals eager", expected, answers,
+              {.rtol = options_.tolerance, .atol = options_.tolerance}));
+    if (!loader_.captures()) return Verdict();
     constexpr int64_t kMostBytes = int64_t{16} << 30;
     start = Instant::now();
     const auto graph = loader_.Capture(
@@ -110,17 +119,53 @@ class Bench {
       return Print({{"tier", "graph"},
                     {"refused", std::string(graph.status().message())}});
     }
-    return Measure(*graph->executable,
-                   {{"capture_us", capture_us}, {"graph_bytes", graph->bytes}});
+    RETURN_IF_ERROR(
+        Measure(*graph->executable,
+                {{"capture_us", capture_us}, {"graph_bytes", graph->bytes}}));
+    // Timed thousands of times by now, and still the same.
+    ASSIGN_OR_RETURN(const std::vector<Tensor> replayed,
+                     Answers(*graph->executable));
+    RETURN_IF_ERROR(Check("graph equals compiled", answers, replayed,
+                          {.rtol = 0, .atol = 0}));
+    return Verdict();
   }
 
  private:
+  absl::StatusOr<std::vector<Tensor>> Answers(Executable& executable) {
+    ASSIGN_OR_RETURN(RunResult result, executable.Run(*context_, inputs_));
+    return std::move(result.outputs);
+  }
+
+  absl::Status Check(const char* what, const std::vector<Tensor>& expected,
+                     const std::vector<Tensor>& answers,
+                     const ParityTolerance& tolerance) {
+    const Comparison found = CompareOutputs(expected, answers, tolerance);
+    passed_ &= found.equal;
+    std::printf(
+        "%s\n",
+        nlohmann::json{{"check", what},
+                       {"passed", found.equal},
+                       {"max_abs_error", found.max_abs_error},
+                       {"gate", CompareOutputs(expected, answers, {}).equal},
+                       {"difference", found.difference}}
+            .dump()
+            .c_str());
+    return absl::OkStatus();
+  }
+
+  absl::Status Verdict() const {
+    return passed_ ? absl::OkStatus()
+                   : absl::DataLossError("what was timed answers wrong");
+  }
+
   // Gone before the compiled form is measured: its weights are a copy.
-  absl::Status Eager() {
+  absl::StatusOr<std::vector<Tensor>> Eager() {
     const auto start = Instant::now();
     ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
                      loader_.OpenEager(options_.program));
-    return Measure(*eager, {{"open_us", Microseconds(Instant::now() - start)}});
+    RETURN_IF_ERROR(
+        Measure(*eager, {{"open_us", Microseconds(Instant::now() - start)}}));
+    return Answers(*eager);
   }
 
   absl::Status Measure(Executable& executable, nlohmann::json line) {
@@ -189,6 +234,7 @@ class Bench {
   const int gpu_;  // -1: the processor
   const std::unique_ptr<ExecutionContext> context_;
   std::vector<Tensor> inputs_;
+  bool passed_ = true;
 };
 
 absl::Status Main(const Options& options) {
@@ -226,6 +272,9 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--open-size", options.open_size,
                  "size of dimensions that the artifact leaves open")
+      ->capture_default_str();
+  app.add_option("--tolerance", options.tolerance,
+                 "of compiled answers, absolute and relative")
       ->capture_default_str();
   app.add_flag("--json", options.json, "one JSON object a line");
   CLI11_PARSE(app, argc, argv);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import sysconfig
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 
@@ -59,6 +61,22 @@ def on_the_gpu(torch: Any) -> dict[str, Any]:
     return found
 
 
+def unusable(version: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """Why a machine that has NVIDIA's driver has no GPU for this CUDA; empty where there is no driver."""
+    try:
+        text = version.read_text()
+    except OSError:
+        return ""
+    found = re.search(r"\s(\d{3,4})\.\d+", text)
+    branch = found[1] if found else "unknown"
+    if branch.isdigit() and int(branch) < 580:
+        return (
+            f"the driver is of branch {branch}: CUDA 13 needs 580 or newer, or, on data-centre GPUs, NVIDIA's "
+            f"cuda-compat-13-0 in LD_LIBRARY_PATH"
+        )
+    return f"there is a driver of branch {branch}, and torch finds no GPU: CUDA_VISIBLE_DEVICES, or the container's"
+
+
 def timed(torch: Any, what: Any, times: int) -> float:
     """Median seconds."""
     taken = []
@@ -100,6 +118,8 @@ def main() -> None:
     facts["gpu"] = torch.cuda.is_available()
     if facts["gpu"]:
         facts.update(on_the_gpu(torch))
+    elif why := unusable():
+        facts["unusable"] = why
     print(json.dumps(facts))
 
 

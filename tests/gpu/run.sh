@@ -2,25 +2,31 @@
 # Tries and measures everything that needs a GPU, in one call of nine minutes, on a machine that has nothing but
 # Python with torch 2.11.0 and g++. Takes what deploy/make-bundle.sh made, packed or unpacked.
 #
-#   tests/gpu/run.sh [--bundle FILE_OR_FOLDER] [--out FOLDER] [--budget-seconds 540] [--only STEP...]
+#   tests/gpu/run.sh [--bundle FILE_OR_FOLDER] [--out FOLDER] [--work FOLDER] [--continue FILE]
+#                    [--budget-seconds 540] [--only STEP...]
 #
 # The bundle: by default the one that this script lies in, or else build/bundle/stoker-gpu-bundle.tar.gz of this
 # checkout. gpu.json and gpu.txt go to --out, by default $OUT or the current folder. Without a GPU the half that
-# needs none runs, and the rest is named as skipped. Exit code 0 when nothing that ran failed.
+# needs none runs, and the rest is named as skipped. A second call goes on where the first ended with --continue and the
+# first one's gpu.json; with the same --work, which is kept, nothing is compiled again. python3 -m tests.gpu.merge puts
+# results of several calls together. Exit code 0 when nothing that ran failed, and no GPU is there that can't be used.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bundle=$here
 [ -e "$here/bin/stokerd" ] || bundle=$here/build/bundle/stoker-gpu-bundle.tar.gz
 out=${OUT:-.}
+kept=
 more=()
 while [ $# -gt 0 ]; do
   case $1 in
     --bundle) bundle=$2 && shift 2 ;;
     --out) out=$2 && shift 2 ;;
+    --work) kept=$2 && shift 2 ;;
+    --continue) more+=(--continue "$(realpath "$2")") && shift 2 ;;
     --budget-seconds | --only) more+=("$@") && break ;;
     *)
-      sed -n '2,9s/^# \{0,1\}//p' "$0"
+      sed -n '2,13s/^# \{0,1\}//p' "$0"
       exit 2
       ;;
   esac
@@ -63,6 +69,7 @@ for folder in "$torch"/../nvidia/cu[0-9]*/include; do
   export CUDA_HOME=$work/cuda
 done
 
+[ -z "$kept" ] || { mkdir -p "$kept" && kept=$(cd "$kept" && pwd); }
 cd "$bundle"
-PYTHONUNBUFFERED=1 python3 -m tests.gpu.run --bundle "$bundle" --work "$work/run" --out "$out" \
+PYTHONUNBUFFERED=1 python3 -m tests.gpu.run --bundle "$bundle" --work "${kept:-$work/run}" --out "$out" \
   --library-path "$libraries" --outer-library-path "${LD_LIBRARY_PATH:-}" ${more[@]+"${more[@]}"}

@@ -161,7 +161,7 @@ absl::StatusOr<std::unique_ptr<Gpus>> OpenCudaGpus(const GpuOptions& options) {
   if (counted == cudaErrorInsufficientDriver) {
     return NoGpu(
         "this host has no NVIDIA driver, or one before 580, which CUDA 13 "
-        "needs");
+        "needs; data-centre GPUs can do with cuda-compat-13-0 instead");
   }
   if (counted != cudaSuccess) return NoGpu(cudaGetErrorString(counted));
   if (count == 0) {

@@ -83,17 +83,18 @@ int64_t Gpu::BytesBesideTorch() const {
           .reserved_bytes[kAll]
           .current;
   return facts_.total_bytes - FreeBytes() - torch -
-         memory_.used(GpuUse::kWeights);
+         memory_.taken(GpuUse::kWeights);
 }
 
 absl::StatusOr<GpuMemory::Claim> Gpu::Take(GpuUse use, absl::string_view whose,
                                            int64_t bytes) {
+  const auto free = [&] { return FreeBytes(); };
   const absl::ReaderMutexLock lock(&capture_lock_);
   absl::StatusOr<GpuMemory::Claim> claim =
-      memory_.Take(use, whose, bytes, FreeBytes());
+      memory_.Take(use, whose, bytes, free);
   if (claim.ok()) return claim;
   c10::cuda::CUDACachingAllocator::emptyCache();
-  return memory_.Take(use, whose, bytes, FreeBytes());
+  return memory_.Take(use, whose, bytes, free);
 }
 
 absl::Status Gpu::ErrorOf(int error, absl::string_view what) {
@@ -126,6 +127,11 @@ absl::Status Gpu::ErrorNow(absl::string_view what, bool eager) {
   }
   if (error == 0) error = PendingError();
   if (error == 0 && out_of_memory) error = cudaErrorMemoryAllocation;
+  // What the driver refuses compiled code (a module, a launch) has neither a
+  // number nor a text here, so that what is left has to tell.
+  if (error == 0 && !eager && FreeBytes() < 2 * GpuMemory::kReserve) {
+    error = cudaErrorMemoryAllocation;
+  }
   if (error == 0) return eager ? EagerError(what) : CompiledError(what);
   cudaGetLastError();
   if (text.empty()) {

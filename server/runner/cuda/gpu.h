@@ -52,7 +52,8 @@ class Gpu {
   // Of what is taken, what neither torch's allocator has nor weights: contexts,
   // code, what the driver keeps for graphs, other processes' memory.
   int64_t BytesBesideTorch() const;
-  // Memory.Take; lets the caching allocator's spare memory go where that helps.
+  // GpuMemory::Take; lets the caching allocator's spare memory go where that
+  // helps. Whoever has allocated it says so to the claim.
   absl::StatusOr<GpuMemory::Claim> Take(GpuUse use, absl::string_view whose,
                                         int64_t bytes);
 

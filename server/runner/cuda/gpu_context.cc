@@ -65,10 +65,24 @@ void GpuContext::DropStream(OwnStream& stream) {
 }
 
 void GpuContext::RenewGraphStream() {
-  // Made first: where that throws, there is one still.
+  graph_stream_spent_ = true;
+  // Made first: where that throws, there is one still, to replay on.
   OwnStream renewed = NewStream();
   DropStream(graph_stream_);
   graph_stream_ = std::move(renewed);
+  graph_stream_spent_ = false;
+}
+
+absl::Status GpuContext::ReadyToCapture() {
+  RETURN_IF_ERROR(created_);
+  if (!graph_stream_spent_) return absl::OkStatus();
+  try {
+    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
+    RenewGraphStream();
+    return absl::OkStatus();
+  } catch (...) {
+    return gpu_.ErrorNow("a stream to capture on");
+  }
 }
 
 GraphPool GpuContext::graph_pool() {

@@ -44,8 +44,11 @@ class GpuContext : public ExecutionContext {
   // Where graphs are captured and replayed, and nothing else runs that keeps
   // memory for its stream (cuBLAS' workspaces).
   const c10::cuda::CUDAStream& graph_stream() const { return *graph_stream_; }
-  // In place of one whose capture failed.
+  // In place of one whose capture failed. Where that throws, the old one is
+  // still there, for replays only.
   void RenewGraphStream();
+  // Before each capture: an error where there is no stream for it.
+  absl::Status ReadyToCapture();
   // Of all graphs of this thread: their replays never overlap, and answers are
   // copied out before the next. Under the capture lock, exclusively.
   GraphPool graph_pool();
@@ -81,6 +84,7 @@ class GpuContext : public ExecutionContext {
   absl::Status created_;
   OwnStream stream_;
   OwnStream graph_stream_;
+  bool graph_stream_spent_ = false;  // a capture failed on it
   // On the stream of a run: before and after its inputs are copied, before and
   // after its answers are.
   enum Moment { kBegun, kUploaded, kComputed, kOver, kMoments };

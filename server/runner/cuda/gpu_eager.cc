@@ -52,6 +52,7 @@ absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
     const c10::cuda::CUDAGuard guard(gpu.device());
     auto handle = std::make_unique<Handle>(PathOfDescriptor(program),
                                            ProgramArchive::kModelName);
+    claim->Taken();
     // nativert keeps its file open.
     EmptyDeviceProgram(program);
     return std::shared_ptr<Executable>(

@@ -72,6 +72,7 @@ absl::StatusOr<CapturedGraph> GpuGraph::Capture(
   if (!why.empty()) return absl::FailedPreconditionError(why);
   Gpu& gpu = context.gpu();
   RETURN_IF_ERROR(gpu.health().Check());
+  RETURN_IF_ERROR(context.ReadyToCapture());
 
   std::shared_ptr<GpuGraph> graph(new GpuGraph(std::move(compiled), context));
   for (const Tensor& input : inputs) graph->shapes_.push_back(input.shape);

@@ -32,6 +32,7 @@ class WeightBlock {
       : gpu_(gpu), claim_(std::move(claim)) {
     const absl::ReaderMutexLock lock(&gpu_.capture_lock());
     C10_CUDA_CHECK(cudaMalloc(&data_, std::max<int64_t>(bytes, 1)));
+    claim_->Taken();
   }
   ~WeightBlock() {
     const absl::ReaderMutexLock lock(&gpu_.capture_lock());
@@ -54,21 +55,22 @@ class Uploader {
  public:
   explicit Uploader(Gpu& gpu) : gpu_(gpu) {
     const absl::ReaderMutexLock lock(&gpu_.capture_lock());
-    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    for (Half& half : halves_) {
-      half.pinned = PinnedBytes(kStagingBytes);
-      C10_CUDA_CHECK(cudaEventCreateWithFlags(
-          &half.copied, cudaEventBlockingSync | cudaEventDisableTiming));
+    try {
+      C10_CUDA_CHECK(
+          cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+      for (Half& half : halves_) {
+        half.pinned = PinnedBytes(kStagingBytes);
+        C10_CUDA_CHECK(cudaEventCreateWithFlags(
+            &half.copied, cudaEventBlockingSync | cudaEventDisableTiming));
+      }
+    } catch (...) {
+      Close();
+      throw;
     }
   }
   ~Uploader() {
     const absl::ReaderMutexLock lock(&gpu_.capture_lock());
-    // The pinned memory goes back to others: nothing may still be read from it.
-    cudaStreamSynchronize(stream_);
-    for (Half& half : halves_) {
-      if (half.copied != nullptr) cudaEventDestroy(half.copied);
-    }
-    cudaStreamDestroy(stream_);
+    Close();
   }
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
@@ -98,6 +100,17 @@ class Uploader {
     at::Tensor pinned;
     cudaEvent_t copied = nullptr;
   };
+  // What there is of it.
+  void Close() {
+    if (stream_ == nullptr) return;
+    // The pinned memory goes back to others: nothing may still be read from it.
+    cudaStreamSynchronize(stream_);
+    for (Half& half : halves_) {
+      if (half.copied != nullptr) cudaEventDestroy(half.copied);
+    }
+    cudaStreamDestroy(stream_);
+  }
+
   Gpu& gpu_;
   cudaStream_t stream_ = nullptr;
   Half halves_[2];

@@ -60,7 +60,8 @@ class OpenCapture {
         return false;
       }
     };
-    attempt([&] { graph_.capture_end(); });
+    // Once: it would lose the graph of a capture that it has ended.
+    if (!graph_.capture_ended_) attempt([&] { graph_.capture_end(); });
     // Else operators that draw random numbers would fail from now on.
     for (const auto& [generator, increment] :
          graph_.captured_generator_states_) {
