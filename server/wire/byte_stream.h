@@ -29,6 +29,8 @@ class ByteStream {
   virtual long Send(const iovec* pieces, int count) = 0;
   // False: before more has been received, nothing can be sent.
   virtual bool CanSend() const { return true; }
+  // What Receive does next costs the thread more than copying does.
+  virtual bool ShakesHands() const { return false; }
   // Bytes that it has taken wait for the socket.
   virtual bool OwesBytes() const { return false; }
 };

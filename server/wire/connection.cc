@@ -77,6 +77,10 @@ void Connection::Begin() {
   SendSettings();
   watched_ = EPOLLIN;
   loop_.Watch(stream_->descriptor(), watched_, *this);
+  if (stream_->ShakesHands()) {
+    Connection* const out = loop_.handshakes().Enter(*this);
+    if (out != nullptr) out->HangUp(Hangup::kHandshakes);
+  }
   Touch();
 }
 
@@ -103,8 +107,21 @@ void Connection::OnReady(uint32_t events) {
     Flush();
   }
   if (over_ || (events & ~uint32_t{EPOLLOUT}) == 0) return;
+  if (stream_->ShakesHands()) {
+    // Nothing can come to an end with a peer that has gone.
+    if (shaking_ && (events & (EPOLLHUP | EPOLLERR)) != 0) return HangUp();
+    shaking_ = true;
+    loop_.handshakes().Queue(*this);
+    return WatchSocket();
+  }
   // Its calls are to be told first what it sent before.
   if (deliveries_.empty()) Receive();
+}
+
+void Connection::ShakeHands() {
+  shaking_ = false;
+  Receive();
+  if (!stream_->ShakesHands()) loop_.handshakes().Leave(*this);
 }
 
 void Connection::Receive() {
@@ -195,7 +212,7 @@ void Connection::Flush() {
 
 void Connection::WatchSocket() {
   uint32_t wanted = 0;
-  if (output_.size() < kMaxUnread) wanted |= EPOLLIN;
+  if (output_.size() < kMaxUnread && !shaking_) wanted |= EPOLLIN;
   if (stream_->OwesBytes() || (!output_.empty() && stream_->CanSend())) {
     wanted |= EPOLLOUT;
   }
@@ -224,6 +241,7 @@ void Connection::HangUp(Hangup reason) {
 void Connection::HangUp() {
   if (over_) return;
   over_ = true;
+  loop_.handshakes().Leave(*this);
   loop_.Unwatch(stream_->descriptor());
   loop_.Bury(*this);
   const auto calls = std::exchange(calls_, {});

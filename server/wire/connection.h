@@ -37,6 +37,8 @@ class Connection final : public EventSource {
 
   void Begin();
   void OnReady(uint32_t events) override;
+  // Its turn has come: goes on with its handshake.
+  void ShakeHands();
   // Tells calls what happened to them, for at most that long, and sends what
   // came of it. True: there is more to tell.
   bool Serve(absl::Duration slice);
@@ -104,7 +106,8 @@ class Connection final : public EventSource {
   nghttp2_session* session_ = nullptr;
   absl::flat_hash_map<int32_t, std::shared_ptr<StreamCall>> calls_;
   std::deque<std::shared_ptr<StreamCall>> deliveries_;
-  bool busy_ = false;  // in the loop's queue
+  bool busy_ = false;     // in the loop's queue
+  bool shaking_ = false;  // in the queue of handshakes
   bool over_ = false;
 
   OutputBuffer output_;

@@ -23,6 +23,7 @@
 #include "base/thread.h"
 #include "wire/byte_stream.h"
 #include "wire/call.h"
+#include "wire/handshakes.h"
 #include "wire/limits.h"
 #include "wire/peers.h"
 #include "wire/wire_metrics.h"
@@ -94,6 +95,7 @@ class WireLoop {
   void Bury(Connection& connection);
   // Something happens to a call whose connection is over.
   void Deliver(std::shared_ptr<StreamCall> call);
+  Handshakes& handshakes() { return handshakes_; }
   // Memory that every connection receives into.
   std::vector<char>& scratch() { return scratch_; }
 
@@ -110,6 +112,7 @@ class WireLoop {
   void Loop();
   int Timeout() ABSL_LOCKS_EXCLUDED(mu_);
   void RunErrands() ABSL_LOCKS_EXCLUDED(mu_);
+  void ServeHandshakes();
   void ServeBusy();
   void Tick();
   void TellOfDrain();
@@ -136,6 +139,7 @@ class WireLoop {
   std::deque<Connection*> busy_;
   std::vector<Connection*> dead_;
   std::deque<std::shared_ptr<StreamCall>> orphans_;
+  Handshakes handshakes_;
   Waiting waiting_;  // the first has waited for longest
   std::vector<char> scratch_;
 

@@ -113,15 +113,15 @@ void TlsStream::OnMessage(int sent, int, int type, const void*, size_t, SSL*,
 }
 
 TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls, std::string peer)
-    : socket_(std::move(socket)),
-      tls_(tls),
-      peer_(std::move(peer)),
-      ssl_(tls.NewConnection()) {
+    : socket_(std::move(socket)), tls_(tls), peer_(std::move(peer)) {}
+
+bool TlsStream::Prepare() {
+  ssl_.reset(tls_.NewConnection());
   BIO* const bio = BIO_new(Method());
   if (ssl_ == nullptr || bio == nullptr) {
     BIO_free(bio);
     ssl_.reset();
-    return;
+    return false;
   }
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
@@ -129,6 +129,7 @@ TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls, std::string peer)
   SSL_set_accept_state(ssl_.get());
   SSL_set_msg_callback(ssl_.get(), &TlsStream::OnMessage);
   SSL_set_msg_callback_arg(ssl_.get(), this);
+  return true;
 }
 
 TlsStream::~TlsStream() {
@@ -148,7 +149,7 @@ void TlsStream::Report(TlsFailure reason, const std::string& detail) {
 }
 
 long TlsStream::Receive(void* memory, size_t size) {
-  if (ssl_ == nullptr || failed_) return kBroken;
+  if (failed_) return kBroken;
   if (closed_) return 0;
   std::array<char, kReadBytes>& received = OfThread().received;
   // No more than fits decrypted: nothing may wait in OpenSSL that the socket
@@ -165,6 +166,10 @@ long TlsStream::Receive(void* memory, size_t size) {
   }
   if (!heard_ && static_cast<unsigned char>(received[0]) != kHandshakeRecord) {
     Report(TlsFailure::kPlainText, "the client doesn't speak TLS");
+    return kBroken;
+  }
+  if (ssl_ == nullptr && !Prepare()) {
+    Report(TlsFailure::kOther, "no memory");
     return kBroken;
   }
   heard_ = true;
@@ -256,7 +261,7 @@ long TlsStream::FailToSend() {
 }
 
 long TlsStream::Send(const iovec* pieces, int count) {
-  if (ssl_ == nullptr || failed_) return kBroken;
+  if (failed_) return kBroken;
   if (!FlushWritten()) return kBroken;
   if (!done_ || OwesBytes() || count == 0) return kLater;
   Buffers& buffers = OfThread();

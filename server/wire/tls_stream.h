@@ -28,6 +28,7 @@ class TlsStream final : public ByteStream {
   long Receive(void* memory, size_t size) override;
   long Send(const iovec* pieces, int count) override;
   bool CanSend() const override { return done_; }
+  bool ShakesHands() const override { return !done_ && !failed_; }
   bool OwesBytes() const override { return !unsent_.empty(); }
 
  private:
@@ -35,6 +36,9 @@ class TlsStream final : public ByteStream {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
   };
 
+  // What OpenSSL needs; when the first bytes are here: who says nothing costs
+  // no more than a socket. False: no memory.
+  bool Prepare();
   static BIO_METHOD* Method();
   static int OnRead(BIO* bio, char* memory, int size);
   static int OnWrite(BIO* bio, const char* bytes, int size);
