@@ -25,6 +25,10 @@ struct WireLimits {
   // for longest is refused: one that is not idle has no time to get there.
   int max_waiting_calls = 10'000;
 
+  // Bytes that calls of one loop have received before they read them, beyond
+  // what their first window lets through. Beyond them the newest is refused.
+  int64_t max_kept_bytes = 16 << 20;
+
   // ---- of a message
   size_t max_message_bytes = INT32_MAX;
 

@@ -221,6 +221,11 @@ void WireLoop::Deliver(std::shared_ptr<StreamCall> call) {
   orphans_.push_back(std::move(call));
 }
 
+bool WireLoop::Keep(int64_t more) {
+  return kept_.fetch_add(more, std::memory_order_relaxed) + more <=
+         limits_.max_kept_bytes;
+}
+
 WireLoop::Waiting::iterator WireLoop::BeginWaiting(StreamCall& call) {
   if (std::ssize(waiting_) >= limits_.max_waiting_calls) {
     waiting_.front()->EndWaiting();

@@ -99,6 +99,10 @@ class WireLoop {
   // Memory that every connection receives into.
   std::vector<char>& scratch() { return scratch_; }
 
+  // Bytes that calls hold which nobody reads yet, beyond a first window. False:
+  // there are more now than there may be.
+  bool Keep(int64_t more);
+
   // A call waits for its first message, and does so no more. Each once.
   using Waiting = std::list<StreamCall*>;
   Waiting::iterator BeginWaiting(StreamCall& call);
@@ -140,7 +144,8 @@ class WireLoop {
   std::vector<Connection*> dead_;
   std::deque<std::shared_ptr<StreamCall>> orphans_;
   Handshakes handshakes_;
-  Waiting waiting_;  // the first has waited for longest
+  Waiting waiting_;                // the first has waited for longest
+  std::atomic<int64_t> kept_ = 0;  // a call may die on another thread
   std::vector<char> scratch_;
 
   absl::Mutex mu_;
