@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "batching/queue_timeout.h"
+
 namespace stoker {
 namespace {
 
 // The planner looks at this many tasks at a time.
 constexpr size_t kWindow = 128;
-
-// The text that Triton's clients know for a timeout in the queue.
-absl::Status ExpiredStatus() {
-  return absl::UnavailableError("Request timeout expired");
-}
 
 bool IsPreferred(const std::vector<int>& sizes, int64_t rows) {
   return std::find(sizes.begin(), sizes.end(), rows) != sizes.end();
@@ -82,7 +79,7 @@ void TaskQueue::TakeOverdue(size_t level, size_t limit, MonotonicTime now,
       levels_.back().push_back(std::move(task));
       continue;
     } else {
-      ended.push_back({std::move(task), ExpiredStatus()});
+      ended.push_back({std::move(task), QueueTimeoutError()});
     }
     --size_;
   }

@@ -262,6 +262,7 @@ absl::Status Daemon::Listen() {
   options.allow_client_shm = options_.allow_client_shm;
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
   options.tls = tls_.get();
+  options.limits = options_.wire;
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));

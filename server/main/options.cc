@@ -17,6 +17,7 @@
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
 #include "main/tls_options.h"
+#include "main/wire_options.h"
 #include "runner/gpus.h"
 #include "wire/address.h"
 
@@ -128,6 +129,7 @@ CommandLine::CommandLine() {
   AddDevices();
   AddAddresses();
   AddTlsOptions(app_, options_.tls);
+  AddWireOptions(app_, options_.wire);
   AddLifecycle();
   AddCompiler();
   AddChecks();

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "kernel_cache/eviction.h"
 #include "tensor/device.h"
+#include "wire/limits.h"
 #include "wire/tls_context.h"
 
 namespace stoker {
@@ -28,6 +29,7 @@ struct Options {
   absl::Duration gpu_run_limit = absl::Seconds(120);
   std::string listen = "0.0.0.0:8001";
   TlsOptions tls;  // of the gRPC port; no certificate: plain text
+  WireLimits wire;
   std::string metrics_listen = "0.0.0.0:8002";
   absl::Duration repository_poll = absl::ZeroDuration();  // 0: read once
   bool explicit_control = false;

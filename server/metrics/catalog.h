@@ -43,10 +43,9 @@ inline constexpr MetricDef kConnectionsEnded{
     "stoker_connections_ended_total", MetricKind::kCounter, "reason",
     "Connections of the gRPC port that the server did not take or ended "
     "itself, by reason: limit, peer_limit, descriptors (none left), accept "
-    "(another failure of the system), handshake (no HTTP/2 in time), tls (to a "
-    "port "
-    "without), protocol (its rules broken), calm (too many useless frames or "
-    "resets), stalled "
+    "(another failure of the system), handshake (no HTTP/2 in time), "
+    "handshakes (made room for others'), tls (to a port without), protocol "
+    "(its rules broken), calm (too many useless frames or resets), stalled "
     "(answers not taken), silent (no answer to pings), idle, age."};
 inline constexpr MetricDef kSharedMemoryRegions{
     "stoker_shared_memory_regions", MetricKind::kGauge, "",

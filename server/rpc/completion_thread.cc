@@ -25,9 +25,11 @@ void CompletionThread::Loop() {
   while (true) {
     {
       absl::MutexLock lock(&mu_);
+      runs_ = false;
       mu_.Await(absl::Condition(this, &CompletionThread::HasWorkOrStops));
       if (queue_.empty()) return;
       batch.swap(queue_);
+      runs_ = true;
     }
     for (absl::AnyInvocable<void()>& work : batch) work();
     batch.clear();

@@ -23,6 +23,11 @@ class CompletionThread {
 
   // Runs `work` on the thread, in the order of the calls.
   void Run(absl::AnyInvocable<void()> work) ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether work that was handed over is not done yet.
+  bool busy() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return runs_ || !queue_.empty();
+  }
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
@@ -30,8 +35,9 @@ class CompletionThread {
     return stopping_ || !queue_.empty();
   }
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::vector<absl::AnyInvocable<void()>> queue_ ABSL_GUARDED_BY(mu_);
+  bool runs_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   Thread thread_;
 };

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "batching/queue_timeout.h"
 #include "metrics/catalog.h"
 #include "metrics/outcome.h"
 #include "rpc/classification.h"
@@ -161,11 +162,12 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
 
 // With other requests waiting, the device thread goes on with them, and another
 // thread serialises and writes. Without any, waking that thread (about 15 us)
-// would only delay the answer.
+// would only delay the answer; unless one that was there before is still with
+// it.
 void InferCall::HandOver(Result result) {
   std::shared_ptr<InferCall> self = std::move(self_);
   const bool others_wait = services_.submitted.fetch_sub(1) > 1;
-  if (!others_wait) {
+  if (!others_wait && !services_.completion.busy()) {
     End(std::move(result));
     return;
   }
@@ -240,7 +242,9 @@ absl::Status InferCall::ClientStatus(const absl::Status& status) {
   if (services_.clock.Now() >= deadline_) {
     return absl::DeadlineExceededError(status.message());
   }
-  return ticket_.Refuse(Refusal::kQueueTimeout, status);
+  return ticket_.Refuse(
+      IsQueueTimeout(status) ? Refusal::kQueueTimeout : Refusal::kQueue,
+      status);
 }
 
 void InferCall::CountRefusal(const Services& services,

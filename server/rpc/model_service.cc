@@ -193,7 +193,8 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
   }
   inference::ModelInstanceGroup* group = config->add_instance_group();
   group->set_name(spec.name);
-  group->set_kind(inference::ModelInstanceGroup::KIND_CPU);
+  group->set_kind(spec.on_gpu() ? inference::ModelInstanceGroup::KIND_GPU
+                                : inference::ModelInstanceGroup::KIND_CPU);
   group->set_count(spec.instances);
   const std::vector<std::string> names = spec.DimensionNames();
   (*config->mutable_parameters())["buckets"].set_string_value(absl::StrJoin(

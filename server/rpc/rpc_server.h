@@ -13,6 +13,7 @@
 #include "base/file_descriptor.h"
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
+#include "wire/limits.h"
 #include "wire/tls_context.h"
 
 namespace stoker {
@@ -30,6 +31,8 @@ struct RpcServerOptions {
   // half taken.
   absl::Duration stall_limit = absl::Seconds(60);
   int loops = 1;  // threads of the transport's
+  // Its times for a stall and its largest message follow from what is above.
+  WireLimits limits;
   // Null: connections are plain text. Outlives the server.
   TlsContext* tls = nullptr;
 };

@@ -14,8 +14,8 @@ long Outcome() {
 
 }  // namespace
 
-long SocketStream::Receive(void* memory, size_t size) {
-  const ssize_t received = recv(socket_.get(), memory, size, 0);
+long SocketStream::Receive(const iovec* pieces, int count) {
+  const ssize_t received = readv(socket_.get(), pieces, count);
   return received >= 0 ? received : Outcome();
 }
 

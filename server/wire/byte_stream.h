@@ -23,12 +23,16 @@ class ByteStream {
 
   // What to wait on, for epoll.
   virtual int descriptor() const = 0;
-  // 0: the peer sends no more.
-  virtual long Receive(void* memory, size_t size) = 0;
+  // Into one piece of memory after the other. 0: the peer sends no more.
+  virtual long Receive(const iovec* pieces, int count) = 0;
   // No pieces: what it owes.
   virtual long Send(const iovec* pieces, int count) = 0;
   // False: before more has been received, nothing can be sent.
   virtual bool CanSend() const { return true; }
+  // How much memory Receive wants at least, so as to take much at a time.
+  virtual size_t LeastRoom() const { return 256; }
+  // What Receive does next costs the thread more than copying does.
+  virtual bool ShakesHands() const { return false; }
   // Bytes that it has taken wait for the socket.
   virtual bool OwesBytes() const { return false; }
 };
@@ -38,7 +42,7 @@ class SocketStream final : public ByteStream {
   explicit SocketStream(FileDescriptor socket) : socket_(std::move(socket)) {}
 
   int descriptor() const override { return socket_.get(); }
-  long Receive(void* memory, size_t size) override;
+  long Receive(const iovec* pieces, int count) override;
   long Send(const iovec* pieces, int count) override;
 
  private:

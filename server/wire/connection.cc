@@ -29,25 +29,6 @@ constexpr uint32_t kMaxFrame = 64 << 10;
 constexpr double kPerMessage = 4;
 constexpr double kPerPiece = 3;
 
-// A piece of a message below this moves nothing to speak of.
-constexpr size_t kMinData = 5;
-
-// What a hello of TLS begins with, and no preface of HTTP/2.
-constexpr char kTlsHandshake = 22;
-
-bool IsUseless(const FrameMeter::Head& head) {
-  switch (head.type) {
-    case NGHTTP2_DATA:
-      return head.length < kMinData &&
-             (head.flags & NGHTTP2_FLAG_END_STREAM) == 0;
-    case NGHTTP2_HEADERS:
-    case NGHTTP2_CONTINUATION:
-      return false;
-    default:
-      return true;
-  }
-}
-
 }  // namespace
 
 Connection::Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
@@ -56,6 +37,7 @@ Connection::Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
       stream_(std::move(stream)),
       peer_(std::move(peer)),
       taken_(loop.limits().stall_limit, loop.limits().progress_bytes),
+      window_(StreamCall::kFirstWindow),
       useless_(loop.limits().useless_frames,
                loop.limits().useless_frames_per_second),
       forced_resets_(static_cast<double>(loop.limits().resets),
@@ -77,6 +59,10 @@ void Connection::Begin() {
   SendSettings();
   watched_ = EPOLLIN;
   loop_.Watch(stream_->descriptor(), watched_, *this);
+  if (stream_->ShakesHands()) {
+    Connection* const out = loop_.handshakes().Enter(*this);
+    if (out != nullptr) out->HangUp(Hangup::kHandshakes);
+  }
   Touch();
 }
 
@@ -103,34 +89,21 @@ void Connection::OnReady(uint32_t events) {
     Flush();
   }
   if (over_ || (events & ~uint32_t{EPOLLOUT}) == 0) return;
+  if (stream_->ShakesHands()) {
+    // Nothing can come to an end with a peer that has gone.
+    if (shaking_ && (events & (EPOLLHUP | EPOLLERR)) != 0) return HangUp();
+    shaking_ = true;
+    loop_.handshakes().Queue(*this);
+    return WatchSocket();
+  }
   // Its calls are to be told first what it sent before.
   if (deliveries_.empty()) Receive();
 }
 
-void Connection::Receive() {
-  std::vector<char>& memory = loop_.scratch();
-  const long received = stream_->Receive(memory.data(), memory.size());
-  // It may be able to send now.
-  if (received == ByteStream::kLater) return Touch();
-  if (received <= 0) return HangUp();
-  heard_ = loop_.now();
-  pinged_.reset();
-  const auto size = static_cast<size_t>(received);
-  if (!settled_ && memory[0] == kTlsHandshake) {
-    loop_.metrics().ComplainOfTls(loop_.now());
-    return HangUp(Hangup::kTls);
-  }
-  frames_.Add({memory.data(), size},
-              [this](const FrameMeter::Head& head) { CountFrame(head); });
-  if (reason_.has_value()) return Touch();
-  const ssize_t read = nghttp2_session_mem_recv(
-      session_, reinterpret_cast<const uint8_t*>(memory.data()), size);
-  if (read < 0) {
-    return HangUp(read == NGHTTP2_ERR_FLOODED
-                      ? Hangup::kCalm
-                      : reason_.value_or(Hangup::kProtocol));
-  }
-  Touch();
+void Connection::ShakeHands() {
+  shaking_ = false;
+  Receive();
+  if (!stream_->ShakesHands()) loop_.handshakes().Leave(*this);
 }
 
 void Connection::Touch() {
@@ -195,7 +168,7 @@ void Connection::Flush() {
 
 void Connection::WatchSocket() {
   uint32_t wanted = 0;
-  if (output_.size() < kMaxUnread) wanted |= EPOLLIN;
+  if (output_.size() < kMaxUnread && !shaking_) wanted |= EPOLLIN;
   if (stream_->OwesBytes() || (!output_.empty() && stream_->CanSend())) {
     wanted |= EPOLLOUT;
   }
@@ -224,6 +197,7 @@ void Connection::HangUp(Hangup reason) {
 void Connection::HangUp() {
   if (over_) return;
   over_ = true;
+  loop_.handshakes().Leave(*this);
   loop_.Unwatch(stream_->descriptor());
   loop_.Bury(*this);
   const auto calls = std::exchange(calls_, {});
@@ -242,7 +216,12 @@ StreamCall* Connection::CallOf(int32_t stream) const {
 }
 
 void Connection::CountFrame(const FrameMeter::Head& head) {
-  if (IsUseless(head) && !useless_.Take(loop_.now())) AskToCalmDown();
+  if (FrameRules::IsUseless(head) && !useless_.Take(loop_.now()))
+    AskToCalmDown();
+  const uint32_t error = frame_rules_.ErrorOf(head);
+  if (error == NGHTTP2_NO_ERROR || reason_.has_value()) return;
+  reason_ = Hangup::kProtocol;
+  nghttp2_session_terminate_session(session_, error);
 }
 
 void Connection::AskToCalmDown() {

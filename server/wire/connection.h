@@ -17,7 +17,9 @@
 #include "base/monotonic_time.h"
 #include "wire/byte_stream.h"
 #include "wire/frame_meter.h"
+#include "wire/frame_rules.h"
 #include "wire/loop.h"
+#include "wire/message_assembler.h"
 #include "wire/output_buffer.h"
 #include "wire/peers.h"
 #include "wire/progress.h"
@@ -37,6 +39,8 @@ class Connection final : public EventSource {
 
   void Begin();
   void OnReady(uint32_t events) override;
+  // Its turn has come: goes on with its handshake.
+  void ShakeHands();
   // Tells calls what happened to them, for at most that long, and sends what
   // came of it. True: there is more to tell.
   bool Serve(absl::Duration slice);
@@ -65,6 +69,11 @@ class Connection final : public EventSource {
   OutputBuffer& output() { return output_; }
   // Whether more answers may be put into the output.
   bool HasRoom() const;
+  // What a new call's client may send at once.
+  uint32_t first_window() const;
+  // A message of that size has come: may as large ones come at once from now
+  // on.
+  void OpenWiderFor(size_t message_bytes);
   // A message has passed: the peer may send some more frames that move nothing.
   void Earn();
 
@@ -89,6 +98,9 @@ class Connection final : public EventSource {
   StreamCall* CallOf(int32_t stream) const;
   void SendSettings();
   void Receive();
+  MessageAssembler::Room RoomForData() const;
+  // False: nothing more is to be received now.
+  bool Take(std::string_view bytes);
   void Flush();
   bool FillOutput();
   void TellOfSent();
@@ -104,15 +116,18 @@ class Connection final : public EventSource {
   nghttp2_session* session_ = nullptr;
   absl::flat_hash_map<int32_t, std::shared_ptr<StreamCall>> calls_;
   std::deque<std::shared_ptr<StreamCall>> deliveries_;
-  bool busy_ = false;  // in the loop's queue
+  bool busy_ = false;     // in the loop's queue
+  bool shaking_ = false;  // in the queue of handshakes
   bool over_ = false;
 
   OutputBuffer output_;
   std::deque<Sending> sending_;
   Progress taken_;  // of the output, by the peer
   uint32_t watched_ = 0;
+  uint32_t window_;  // the first of new calls, as the peer was told
 
   FrameMeter frames_;
+  FrameRules frame_rules_;
   TokenBucket useless_;
   TokenBucket forced_resets_;  // streams that we had to reset
 

@@ -18,7 +18,11 @@ void FrameMeter::Add(std::string_view bytes,
     if (head_size_ < kHead) continue;
     head_size_ = 0;
     skip_ = size_t{head_[0]} << 16 | size_t{head_[1]} << 8 | head_[2];
-    see({skip_, head_[3], head_[4]});
+    const uint32_t stream = uint32_t{head_[5]} << 24 |
+                            uint32_t{head_[6]} << 16 | uint32_t{head_[7]} << 8 |
+                            uint32_t{head_[8]};
+    last_ = {skip_, head_[3], head_[4], stream & 0x7FFF'FFFF};
+    see(last_);
   }
 }
 

@@ -19,7 +19,17 @@ class FrameMeter {
     size_t length = 0;
     uint8_t type = 0;
     uint8_t flags = 0;
+    uint32_t stream = 0;
   };
+
+  // The DATA that has begun and is not over, without padding: how much of it is
+  // missing; 0: there is none.
+  size_t data_left() const {
+    constexpr uint8_t kData = 0, kPadded = 8;
+    const bool data = last_.type == kData && (last_.flags & kPadded) == 0;
+    return data && last_.stream != 0 ? skip_ : 0;
+  }
+  uint32_t data_stream() const { return last_.stream; }
 
   // What arrived; `see` is called for each frame that begins in it.
   void Add(std::string_view bytes, absl::FunctionRef<void(const Head&)> see);
@@ -31,6 +41,7 @@ class FrameMeter {
   std::array<unsigned char, kHead> head_ = {};
   size_t head_size_ = 0;
   size_t skip_ = kPreface;  // bytes before the next head
+  Head last_;
 };
 
 }  // namespace stoker

@@ -17,9 +17,17 @@ struct WireLimits {
   // Of one address; unix sockets have none. The newest are closed.
   int max_connections_per_peer = 10'000;
 
+  // TLS handshakes that are under way on each loop. Beyond them the peer that
+  // has been silent for longest goes, and where none is silent, the newest.
+  size_t max_handshakes = 1'000;
+
   // Calls whose first message hasn't come. Beyond them the one that has waited
   // for longest is refused: one that is not idle has no time to get there.
   int max_waiting_calls = 10'000;
+
+  // Bytes that calls of one loop have received before they read them, beyond
+  // what their first window lets through. Beyond them the newest is refused.
+  int64_t max_kept_bytes = 16 << 20;
 
   // ---- of a message
   size_t max_message_bytes = INT32_MAX;
@@ -54,8 +62,8 @@ struct WireLimits {
   // min_bytes of it, or the rest.
   absl::Duration stall_limit = absl::Seconds(60);
   size_t progress_bytes = 64 << 10;
-  // Until the client has spoken HTTP/2.
-  absl::Duration handshake_limit = absl::Seconds(30);
+  // Until the client has spoken HTTP/2, behind TLS where there is that.
+  absl::Duration handshake_limit = absl::Seconds(10);
   // A peer that has been silent for so long is asked whether it is there, and
   // has as long to answer.
   absl::Duration keepalive = absl::Seconds(30);

@@ -25,6 +25,10 @@ constexpr size_t kScratchBytes = 64 << 10;
 // turn. A single message's reading and quick run come on top.
 constexpr absl::Duration kSlice = absl::Microseconds(300);
 
+// What handshakes may take of a turn; the one that has begun goes on to its
+// end.
+constexpr absl::Duration kHandshakeSlice = absl::Microseconds(500);
+
 // How many calls of connections that are over are told of it in a turn.
 constexpr int kOrphansPerTurn = 64;
 
@@ -44,6 +48,7 @@ WireLoop::WireLoop(std::string name, const WireLimits& limits,
       tick_interval_(std::clamp(limits.stall_limit / kTicksPerLimit,
                                 absl::Duration(absl::Milliseconds(1)),
                                 kLongestTick)),
+      handshakes_(limits.max_handshakes),
       scratch_(kScratchBytes) {}
 
 WireLoop::~WireLoop() {
@@ -87,7 +92,7 @@ void WireLoop::RunErrands() {
 }
 
 int WireLoop::Timeout() {
-  if (!busy_.empty() || !orphans_.empty()) return 0;
+  if (!busy_.empty() || !orphans_.empty() || handshakes_.waiting()) return 0;
   {
     absl::MutexLock lock(&mu_);
     if (!errands_.empty()) return 0;
@@ -117,9 +122,19 @@ void WireLoop::Turn(int timeout_ms) {
     }
   }
   RunErrands();
+  ServeHandshakes();
   ServeBusy();
   if (now_ >= next_tick_) Tick();
   BuryDead();
+}
+
+void WireLoop::ServeHandshakes() {
+  if (!handshakes_.waiting()) return;
+  const MonotonicTime until = clock_.Now() + kHandshakeSlice;
+  while (Connection* const next = handshakes_.Next()) {
+    next->ShakeHands();
+    if (clock_.Now() >= until) return;
+  }
 }
 
 void WireLoop::ServeBusy() {
@@ -204,6 +219,11 @@ void WireLoop::BuryDead() {
 
 void WireLoop::Deliver(std::shared_ptr<StreamCall> call) {
   orphans_.push_back(std::move(call));
+}
+
+bool WireLoop::Keep(int64_t more) {
+  return kept_.fetch_add(more, std::memory_order_relaxed) + more <=
+         limits_.max_kept_bytes;
 }
 
 WireLoop::Waiting::iterator WireLoop::BeginWaiting(StreamCall& call) {

@@ -23,6 +23,7 @@
 #include "base/thread.h"
 #include "wire/byte_stream.h"
 #include "wire/call.h"
+#include "wire/handshakes.h"
 #include "wire/limits.h"
 #include "wire/peers.h"
 #include "wire/wire_metrics.h"
@@ -94,8 +95,13 @@ class WireLoop {
   void Bury(Connection& connection);
   // Something happens to a call whose connection is over.
   void Deliver(std::shared_ptr<StreamCall> call);
+  Handshakes& handshakes() { return handshakes_; }
   // Memory that every connection receives into.
   std::vector<char>& scratch() { return scratch_; }
+
+  // Bytes that calls hold which nobody reads yet, beyond a first window. False:
+  // there are more now than there may be.
+  bool Keep(int64_t more);
 
   // A call waits for its first message, and does so no more. Each once.
   using Waiting = std::list<StreamCall*>;
@@ -110,6 +116,7 @@ class WireLoop {
   void Loop();
   int Timeout() ABSL_LOCKS_EXCLUDED(mu_);
   void RunErrands() ABSL_LOCKS_EXCLUDED(mu_);
+  void ServeHandshakes();
   void ServeBusy();
   void Tick();
   void TellOfDrain();
@@ -136,7 +143,9 @@ class WireLoop {
   std::deque<Connection*> busy_;
   std::vector<Connection*> dead_;
   std::deque<std::shared_ptr<StreamCall>> orphans_;
-  Waiting waiting_;  // the first has waited for longest
+  Handshakes handshakes_;
+  Waiting waiting_;                // the first has waited for longest
+  std::atomic<int64_t> kept_ = 0;  // a call may die on another thread
   std::vector<char> scratch_;
 
   absl::Mutex mu_;

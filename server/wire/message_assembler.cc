@@ -30,11 +30,19 @@ CallStatus MessageAssembler::AddSome(std::string_view& bytes, Reserve reserve) {
     if (CallStatus bad = Begin(reserve); !bad.ok()) return bad;
   }
   const size_t here = std::min(bytes.size(), body_->size() - filled_);
-  if (here > 0) std::memcpy(body_->data() + filled_, bytes.data(), here);
+  std::byte* const place = body_->data() + filled_;
+  if (here > 0 && reinterpret_cast<const std::byte*>(bytes.data()) != place) {
+    std::memcpy(place, bytes.data(), here);
+  }
   filled_ += here;
   bytes.remove_prefix(here);
   if (filled_ == body_->size()) End();
   return {};
+}
+
+MessageAssembler::Room MessageAssembler::room() {
+  if (!body_.has_value() || busy() || waiting() > 0) return {};
+  return {reinterpret_cast<char*>(body_->data() + filled_), missing()};
 }
 
 CallStatus MessageAssembler::Begin(Reserve reserve) {

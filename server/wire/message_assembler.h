@@ -42,6 +42,14 @@ class MessageAssembler {
   // Call if there is one.
   ByteChain Take();
 
+  // Where the next bytes go in the end: who puts them there and then adds them
+  // from there spares a copy.
+  struct Room {
+    char* memory = nullptr;
+    size_t size = 0;
+  };
+  Room room();
+
   // Bytes that are missing to the message that was begun; 0: none was.
   size_t missing() const { return body_ ? body_->size() - filled_ : 0; }
   // Whether bytes of a message that is not whole are here.

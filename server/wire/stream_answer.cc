@@ -57,13 +57,19 @@ Entries AnswerHeaders() {
 
 void StreamCall::RefuseHttp(std::string_view status) {
   ending_ = true;
-  const nghttp2_nv entry = Entry(":status", status);
-  nghttp2_submit_response(connection_->session(), stream_, &entry, 1, nullptr);
+  is_text_ = true;
+  has_headers_ = true;
+  SetMessage(ByteChain::Copy("This port speaks gRPC.\n"));
+  left_ -= std::exchange(prefix_left_, 0);
+  const Entries entries = {Entry(":status", status),
+                           Constant("content-type", "text/plain")};
+  SubmitWithData(entries.data(), entries.size());
   connection_->Touch();
 }
 
 void StreamCall::StartRead(bool soon) {
   reading_ = true;
+  soon_ = soon;
   if (connection_ == nullptr || ending_ || in_ended_ || in_.waiting() > 0) {
     return Happened();
   }
@@ -130,19 +136,20 @@ void StreamCall::SubmitAnswer() {
 void StreamCall::SubmitHeaders(bool with_data) {
   has_headers_ = true;
   Entries entries = AnswerHeaders();
-  if (with_data) {
-    nghttp2_data_provider provider = {};
-    provider.source.ptr = this;
-    provider.read_callback = &StreamCall::ReadAnswer;
-    nghttp2_submit_response(connection_->session(), stream_, entries.data(),
-                            entries.size(), &provider);
-    return;
-  }
+  if (with_data) return SubmitWithData(entries.data(), entries.size());
   // Nothing but a status: one list of headers.
   const Trailers trailers(status_);
   trailers.AddTo(entries);
   nghttp2_submit_response(connection_->session(), stream_, entries.data(),
                           entries.size(), nullptr);
+}
+
+void StreamCall::SubmitWithData(const nghttp2_nv* entries, size_t count) {
+  nghttp2_data_provider provider = {};
+  provider.source.ptr = this;
+  provider.read_callback = &StreamCall::ReadAnswer;
+  nghttp2_submit_response(connection_->session(), stream_, entries, count,
+                          &provider);
 }
 
 void StreamCall::SubmitTrailers() {
@@ -165,7 +172,9 @@ ssize_t StreamCall::ReadAnswer(nghttp2_session* /*session*/, int32_t /*stream*/,
   *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
   const size_t here = std::min(size, call.left_);
   if (here == call.left_ && call.ending_) {
-    *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
+    *flags |= NGHTTP2_DATA_FLAG_EOF;
+    if (call.is_text_) return static_cast<ssize_t>(here);
+    *flags |= NGHTTP2_DATA_FLAG_NO_END_STREAM;
     call.SubmitTrailers();
   }
   return static_cast<ssize_t>(here);

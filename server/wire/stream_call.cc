@@ -35,6 +35,7 @@ StreamCall::StreamCall(WireLoop& loop, Connection& connection, int32_t stream)
 StreamCall::~StreamCall() {
   // It may hold what its own end gives back.
   handler_.reset();
+  loop_.Keep(-static_cast<int64_t>(kept_));
   loop_.CountOff();
 }
 
@@ -96,6 +97,7 @@ bool StreamCall::CheckRequest() {
 
 void StreamCall::Begin() {
   self_ = std::static_pointer_cast<StreamCall>(shared_from_this());
+  window_ = connection_->first_window();
   if (timeout_.has_value()) deadline_ = loop_.now() + *timeout_;
   if (CheckRequest()) {
     handler_ = loop_.make_handler()(*this);
@@ -127,7 +129,12 @@ void StreamCall::OnData(std::string_view bytes) {
   if (handler_ == nullptr || ending_) return;
   if (!arriving_.due()) arriving_.Begin(loop_.now());
   arriving_.Add(bytes.size(), loop_.now());
-  if (!reading_) return in_.Keep(bytes);
+  if (!reading_) {
+    in_.Keep(bytes);
+    if (CountKept()) return;
+    return End({absl::StatusCode::kResourceExhausted,
+                "too much waits to be read on all streams", ""});
+  }
   const CallStatus bad =
       in_.Add(bytes, [this](size_t size) { return ReserveFor(size); });
   if (!bad.ok()) return End(bad);
@@ -137,6 +144,21 @@ void StreamCall::OnData(std::string_view bytes) {
     Happened();
   }
   OpenWindow();
+}
+
+MessageAssembler::Room StreamCall::room() {
+  if (!reading_ || ending_ || handler_ == nullptr) return {};
+  return in_.room();
+}
+
+bool StreamCall::CountKept() {
+  const size_t waiting = in_.waiting();
+  const size_t kept = waiting > kFirstWindow ? waiting - kFirstWindow : 0;
+  if (kept == kept_) return true;
+  const bool well =
+      loop_.Keep(static_cast<int64_t>(kept) - static_cast<int64_t>(kept_));
+  kept_ = kept;
+  return well;
 }
 
 // As far as memory was reserved for it; and for the next message once there is
@@ -244,6 +266,7 @@ void StreamCall::GiveMessage() {
       bad = in_.Step(reserve);
     } else if (!in_.has_message() && in_.waiting() > 0) {
       bad = in_.Resume(reserve);
+      CountKept();
     }
     if (!bad.ok()) return End(bad);
     if (in_.inflating()) return Happened();
@@ -257,11 +280,15 @@ void StreamCall::GiveMessage() {
   reading_ = false;
   arriving_.End();
   connection_->Earn();
-  handler_->OnMessage(in_.Take());
+  const ByteChain message = in_.Take();
+  // One that the client sends before it may go on; not of a stream, whose next
+  // one might come before it is asked for.
+  if (soon_) connection_->OpenWiderFor(message.size());
+  handler_->OnMessage(message);
 }
 
 void StreamCall::Tick(MonotonicTime now) {
-  if (handler_ == nullptr || connection_ == nullptr) return;
+  if (connection_ == nullptr) return;
   if (now >= deadline_ && !ending_) {
     return End({absl::StatusCode::kDeadlineExceeded, "Deadline Exceeded", ""});
   }

@@ -54,6 +54,8 @@ class StreamCall final : public Call {
   // The headers are complete.
   void Begin();
   void OnData(std::string_view bytes);
+  // Where the next of it goes in the end.
+  MessageAssembler::Room room();
   void OnEndOfData();
   // The stream is over, whoever ended it; the connection may go.
   void OnClosed();
@@ -96,9 +98,13 @@ class StreamCall final : public Call {
   void LeaveWaiting();
   void Happened();  // the handler is to be told something
   void GiveMessage();
+  // Counts what waits beyond the first window. False: all calls together have
+  // too much.
+  bool CountKept();
   void OpenWindow();
   void SetMessage(const ByteChain& message);
   void SubmitHeaders(bool with_data);
+  void SubmitWithData(const nghttp2_nv* entries, size_t count);
   void SubmitTrailers();
   void SubmitAnswer();
   void TellOfCancel();
@@ -127,8 +133,10 @@ class StreamCall final : public Call {
   MessageAssembler in_;
   bool in_ended_ = false;  // the client sends no more
   bool reading_ = false;
+  bool soon_ = false;  // and as ReadSoon does
   std::optional<std::list<StreamCall*>::iterator> waiting_;
   uint32_t window_ = kFirstWindow;  // what the client may send
+  size_t kept_ = 0;                 // of the loop's, for bytes nobody reads yet
   Progress arriving_;
 
   // What happened, and the handler was not told yet.
@@ -142,6 +150,7 @@ class StreamCall final : public Call {
   bool deferred_ = false;  // nghttp2 waits to be told that there is more
   bool writing_ = false;   // OnWritten is owed
   bool ending_ = false;    // status_ comes behind the message
+  bool is_text_ = false;   // which is for people, without status_
   std::array<char, 5> prefix_ = {};
   size_t prefix_left_ = 0;
   ByteChain message_;

@@ -113,15 +113,15 @@ void TlsStream::OnMessage(int sent, int, int type, const void*, size_t, SSL*,
 }
 
 TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls, std::string peer)
-    : socket_(std::move(socket)),
-      tls_(tls),
-      peer_(std::move(peer)),
-      ssl_(tls.NewConnection()) {
+    : socket_(std::move(socket)), tls_(tls), peer_(std::move(peer)) {}
+
+bool TlsStream::Prepare() {
+  ssl_.reset(tls_.NewConnection());
   BIO* const bio = BIO_new(Method());
   if (ssl_ == nullptr || bio == nullptr) {
     BIO_free(bio);
     ssl_.reset();
-    return;
+    return false;
   }
   BIO_set_data(bio, this);
   BIO_set_init(bio, 1);
@@ -129,6 +129,7 @@ TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls, std::string peer)
   SSL_set_accept_state(ssl_.get());
   SSL_set_msg_callback(ssl_.get(), &TlsStream::OnMessage);
   SSL_set_msg_callback_arg(ssl_.get(), this);
+  return true;
 }
 
 TlsStream::~TlsStream() {
@@ -147,35 +148,42 @@ void TlsStream::Report(TlsFailure reason, const std::string& detail) {
   if (!done_) tls_.OnFailure(reason, peer_, detail);
 }
 
-long TlsStream::Receive(void* memory, size_t size) {
-  if (ssl_ == nullptr || failed_) return kBroken;
+size_t TlsStream::LeastRoom() const { return kReadBytes; }
+
+long TlsStream::Receive(const iovec* pieces, int count) {
+  if (failed_) return kBroken;
   if (closed_) return 0;
   std::array<char, kReadBytes>& received = OfThread().received;
   // No more than fits decrypted: nothing may wait in OpenSSL that the socket
   // doesn't tell of. It may hold a part of one record already.
+  size_t size = 0;
+  for (int i = 0; i < count; ++i) size += pieces[i].iov_len;
   const size_t room = std::min(size - kRecordBytes, received.size());
-  const ssize_t count = recv(socket_.get(), received.data(), room, 0);
-  if (count < 0 &&
-      (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
+  const ssize_t came = recv(socket_.get(), received.data(), room, 0);
+  if (came < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
     return kLater;
   }
-  if (count <= 0) {
+  if (came <= 0) {
     Report(TlsFailure::kClosed, "the client has gone");
-    return count == 0 ? 0 : kBroken;
+    return came == 0 ? 0 : kBroken;
   }
   if (!heard_ && static_cast<unsigned char>(received[0]) != kHandshakeRecord) {
     Report(TlsFailure::kPlainText, "the client doesn't speak TLS");
     return kBroken;
   }
+  if (ssl_ == nullptr && !Prepare()) {
+    Report(TlsFailure::kOther, "no memory");
+    return kBroken;
+  }
   heard_ = true;
-  incoming_ = {received.data(), static_cast<size_t>(count)};
-  const long decrypted = Decrypt(static_cast<char*>(memory), size);
+  incoming_ = {received.data(), static_cast<size_t>(came)};
+  const long decrypted = Decrypt(pieces, count);
   incoming_ = {};
   if (!FlushWritten()) return kBroken;
   return decrypted;
 }
 
-long TlsStream::Decrypt(char* memory, size_t size) {
+long TlsStream::Decrypt(const iovec* pieces, int count) {
   ERR_clear_error();
   if (!done_) {
     const int result = SSL_do_handshake(ssl_.get());
@@ -183,9 +191,12 @@ long TlsStream::Decrypt(char* memory, size_t size) {
     done_ = true;
   }
   size_t all = 0;
-  while (all < size) {
+  size_t offset = 0;  // in the first piece
+  while (count > 0) {
     size_t more = 0;
-    const int result = SSL_read_ex(ssl_.get(), memory + all, size - all, &more);
+    const int result =
+        SSL_read_ex(ssl_.get(), static_cast<char*>(pieces->iov_base) + offset,
+                    pieces->iov_len - offset, &more);
     if (late_messages_ > kMaxLateMessages) return kBroken;
     if (result != 1) {
       const long failure = Fail(result);
@@ -195,6 +206,11 @@ long TlsStream::Decrypt(char* memory, size_t size) {
       break;
     }
     all += more;
+    offset += more;
+    if (offset < pieces->iov_len) continue;
+    offset = 0;
+    ++pieces;
+    --count;
   }
   return static_cast<long>(all);
 }
@@ -256,7 +272,7 @@ long TlsStream::FailToSend() {
 }
 
 long TlsStream::Send(const iovec* pieces, int count) {
-  if (ssl_ == nullptr || failed_) return kBroken;
+  if (failed_) return kBroken;
   if (!FlushWritten()) return kBroken;
   if (!done_ || OwesBytes() || count == 0) return kLater;
   Buffers& buffers = OfThread();

@@ -25,9 +25,11 @@ class TlsStream final : public ByteStream {
 
   int descriptor() const override { return socket_.get(); }
   // While there is no more than the handshake, kLater.
-  long Receive(void* memory, size_t size) override;
+  long Receive(const iovec* pieces, int count) override;
+  size_t LeastRoom() const override;
   long Send(const iovec* pieces, int count) override;
   bool CanSend() const override { return done_; }
+  bool ShakesHands() const override { return !done_ && !failed_; }
   bool OwesBytes() const override { return !unsent_.empty(); }
 
  private:
@@ -35,6 +37,9 @@ class TlsStream final : public ByteStream {
     void operator()(SSL* ssl) const { SSL_free(ssl); }
   };
 
+  // What OpenSSL needs; when the first bytes are here: who says nothing costs
+  // no more than a socket. False: no memory.
+  bool Prepare();
   static BIO_METHOD* Method();
   static int OnRead(BIO* bio, char* memory, int size);
   static int OnWrite(BIO* bio, const char* bytes, int size);
@@ -42,7 +47,7 @@ class TlsStream final : public ByteStream {
   static void OnMessage(int sent, int version, int type, const void* bytes,
                         size_t size, SSL* ssl, void* stream);
 
-  long Decrypt(char* memory, size_t size);
+  long Decrypt(const iovec* pieces, int count);
   // What an error of OpenSSL comes to: the peer's end or the stream's.
   long Fail(int result);
   long FailToSend();

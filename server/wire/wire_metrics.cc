@@ -18,6 +18,8 @@ const char* Name(Hangup reason) {
       return "accept";
     case Hangup::kHandshake:
       return "handshake";
+    case Hangup::kHandshakes:
+      return "handshakes";
     case Hangup::kTls:
       return "tls";
     case Hangup::kProtocol:

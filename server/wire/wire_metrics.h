@@ -17,7 +17,8 @@ enum class Hangup {
   kPeerLimit,    // too many of that address
   kDescriptors,  // none left
   kAccept,       // the system refused for another reason
-  kHandshake,    // never spoke HTTP/2
+  kHandshake,    // didn't speak HTTP/2 in time
+  kHandshakes,   // made room for other handshakes
   kTls,          // spoke TLS to a port without
   kProtocol,     // broke its rules
   kCalm,         // too many useless frames or resets

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gzip
 import socket
+import ssl
 import struct
 import sys
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -39,10 +41,17 @@ CHUNK = 16384
 
 Attack = Callable[[int, Callable[[], bool]], None]
 ATTACKS: dict[str, Attack] = {}
+TLS_ATTACKS: dict[str, Attack] = {}
 
 
 def attack(function: Attack) -> Attack:
     ATTACKS[function.__name__] = function
+    return function
+
+
+def tls_attack(function: Attack) -> Attack:
+    """On a port with TLS."""
+    TLS_ATTACKS[function.__name__] = function
     return function
 
 
@@ -386,11 +395,67 @@ def hellos_of_others(port: int, on: Callable[[], bool]) -> None:
                 one.sendall(hello)
 
 
+def recorded_hello(*, half: bool = False) -> bytes:
+    """What a TLS client begins with: no server can tell that it was sent before."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    outgoing = ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(ssl.MemoryBIO(), outgoing).do_handshake()
+    hello = outgoing.read()
+    return hello[: len(hello) // 2] if half else hello
+
+
+HELLOS_PER_SECOND = 2000
+HELD = 200
+
+
+def hold_hellos(port: int, on: Callable[[], bool], hello: bytes, per_second: float) -> None:
+    """One connection after the other says hello, and no more; the last ones stay open."""
+    held: deque[socket.socket] = deque()
+    begin, sent = time.monotonic(), 0
+    while on():
+        if sent > (time.monotonic() - begin) * per_second:
+            time.sleep(0.001)
+            continue
+        sent += 1
+        with suppress(OSError):
+            held.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+            held[-1].sendall(hello)
+        if len(held) > HELD:
+            held.popleft().close()
+    print(f"{sent / (time.monotonic() - begin):.0f} hellos a second")
+
+
+@tls_attack
+def tls_hellos(port: int, on: Callable[[], bool]) -> None:
+    """Each makes the server agree on a key and sign it, and costs its sender a few hundred bytes."""
+    hold_hellos(port, on, recorded_hello(), HELLOS_PER_SECOND)
+
+
+@tls_attack
+def tls_half_hellos(port: int, on: Callable[[], bool]) -> None:
+    hold_hellos(port, on, recorded_hello(half=True), HELLOS_PER_SECOND)
+
+
+@tls_attack
+def tls_silence(port: int, on: Callable[[], bool]) -> None:
+    """3,000 connections that say nothing."""
+    held: list[socket.socket] = []
+    while on() and len(held) < 3000:
+        with suppress(OSError):
+            held.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+    while on():
+        time.sleep(0.1)
+
+
 def main() -> None:
     name, port = sys.argv[1], int(sys.argv[2])
     until = time.monotonic() + (float(sys.argv[3]) if len(sys.argv) > 3 else 4)
     with suppress(OSError):
-        ATTACKS[name](port, lambda: time.monotonic() < until)
+        (ATTACKS | TLS_ATTACKS)[name](port, lambda: time.monotonic() < until)
 
 
 if __name__ == "__main__":

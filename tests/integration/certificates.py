@@ -23,12 +23,13 @@ class Authority:
             "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.certificate,
         )  # fmt: skip
 
-    def sign(self, name: str, alternatives: str, *, expired: bool = False) -> tuple[Path, Path]:
+    def sign(self, name: str, alternatives: str, *, expired: bool = False, rsa: bool = False) -> tuple[Path, Path]:
         """The files of a certificate with these alternative names, such as "DNS:a,URI:spiffe://b", and of its key."""
         certificate, key = self._folder / f"{name}.pem", self._folder / f"{name}.key"
         request, extensions = self._folder / f"{name}.csr", self._folder / f"{name}.ext"
+        kind = ["rsa:2048"] if rsa else ["ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
         _openssl(
-            "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "req", "-new", "-newkey", *kind, "-nodes",
             "-subj", f"/CN={name}", "-keyout", key, "-out", request,
         )  # fmt: skip
         extensions.write_text(f"subjectAltName={alternatives}\n")

@@ -9,13 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import grpc
 import pytest
 import torch
 from tritonclient.grpc import service_pb2
 
-from tests.integration.attacks import ATTACKS
+from tests.integration.attacks import ATTACKS, TLS_ATTACKS
+from tests.integration.certificates import Authority
 from tests.integration.daemon import REPO, Daemon, eventually
 from tests.integration.wire import assert_same, eager, raw_request, read, stub
 
@@ -37,9 +40,14 @@ def daemon(serving: Callable[..., Daemon]) -> Daemon:
 class Bystander:
     """Another client: an inference and a question about health, again and again."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Daemon, authority: Authority | None = None) -> None:
         self._daemon = daemon
-        self._channel = grpc.insecure_channel(daemon.address)
+        if authority is None:
+            self._channel = grpc.insecure_channel(daemon.address)
+        else:
+            trust = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
+            # Not a connection that another channel has made already.
+            self._channel = grpc.secure_channel(daemon.address, trust, [("grpc.use_local_subchannel_pool", 1)])
         self._stub = stub(self._channel)
         self.seconds: list[float] = []
         self.most_bytes = 0
@@ -59,9 +67,9 @@ class Bystander:
         self._channel.close()
 
 
-@pytest.fixture
-def bystander(daemon: Daemon) -> Iterator[Bystander]:
-    one = Bystander(daemon)
+@contextmanager
+def bystanding(daemon: Daemon, authority: Authority | None = None) -> Iterator[Bystander]:
+    one = Bystander(daemon, authority)
     for _ in range(20):
         one.ask()
     one.seconds.clear()
@@ -70,7 +78,42 @@ def bystander(daemon: Daemon) -> Iterator[Bystander]:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_bystander_does_not_notice(daemon: Daemon, bystander: Bystander, name: str) -> None:
+def test_a_bystander_does_not_notice(daemon: Daemon, name: str) -> None:
+    endure(daemon, name)
+
+
+@pytest.fixture(scope="module", params=["ec", "rsa"])
+def secured(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exported: Callable[[str], Path]
+) -> Iterator[tuple[Daemon, Authority]]:
+    folder = tmp_path_factory.mktemp("tls")
+    (folder / "models").mkdir()
+    (folder / "models/identity").symlink_to(exported("identity"))
+    authority = Authority(folder / "pki")
+    certificate, key = authority.sign("server", "DNS:localhost,IP:127.0.0.1", rsa=request.param == "rsa")
+    flags = [f"--max-request-memory-mb={MEMORY_MB}", f"--tls-certificate={certificate}", f"--tls-key={key}"]
+    with Daemon(folder / "models", folder / "cache", folder / "log", "--no-compile", *flags) as daemon:
+        eventually(lambda: "ready " in daemon.log(), "it is ready")
+        yield daemon, authority
+
+
+@pytest.mark.parametrize("name", TLS_ATTACKS)
+def test_a_bystander_behind_tls_does_not_notice(secured: tuple[Daemon, Authority], name: str) -> None:
+    daemon, authority = secured
+    endure(daemon, name, authority)
+
+
+def endure(daemon: Daemon, name: str, authority: Authority | None = None) -> None:
+    with bystanding(daemon, authority) as bystander:
+        attack_beside(daemon, bystander, name)
+    # It is over: the port takes new connections, and nothing is held.
+    with bystanding(daemon, authority):
+        pass
+    eventually(lambda: daemon.metric("stoker_request_memory_bytes") == 0, "all memory is given back", 30)
+    assert not daemon.ended()
+
+
+def attack_beside(daemon: Daemon, bystander: Bystander, name: str) -> None:
     before = daemon.rss_bytes()
     limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
     if name == "connections":  # fewer than the attack wants, and than the server counted on
@@ -95,9 +138,3 @@ def test_a_bystander_does_not_notice(daemon: Daemon, bystander: Bystander, name:
     assert attack.returncode == 0
     assert p99 <= P99_SECONDS
     assert grown <= MEMORY_MB + ABOVE_MB
-    # It is over: the port takes new connections, and nothing is held.
-    again = Bystander(daemon)
-    again.ask()
-    again.close()
-    eventually(lambda: daemon.metric("stoker_request_memory_bytes") == 0, "all memory is given back", 30)
-    assert not daemon.ended()

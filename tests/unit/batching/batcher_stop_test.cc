@@ -5,6 +5,7 @@
 
 #include "base/thread.h"
 #include "batching/batcher.h"
+#include "batching/queue_timeout.h"
 #include "tests/unit/batching/batcher_fixture.h"
 
 namespace stoker {
@@ -83,8 +84,7 @@ TEST_F(BatcherStopTest, DeadlinesHoldDuringTheDrain) {
   clock_.BlockUntilWaiters(2);
   clock_.Advance(absl::Seconds(1));
   answers_.BlockUntilEnded(1);
-  EXPECT_EQ(answers_.Get(1).status(),
-            absl::UnavailableError("Request timeout expired"));
+  EXPECT_EQ(answers_.Get(1).status(), QueueTimeoutError());
   runner_.Release();
 }
 

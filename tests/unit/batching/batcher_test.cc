@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "batching/queue_timeout.h"
 #include "tests/fakes/tensors.h"
 #include "tests/unit/batching/batcher_fixture.h"
 
@@ -168,8 +169,7 @@ TEST_F(BatcherTest, ATaskExpiresWhileAllThreadsAreBusy) {
   clock_.Advance(absl::Milliseconds(5));
   answers_.BlockUntilEnded(1);
   EXPECT_THAT(answers_.order(), ElementsAre(2));
-  EXPECT_EQ(answers_.Get(2).status(),
-            absl::UnavailableError("Request timeout expired"));
+  EXPECT_EQ(answers_.Get(2).status(), QueueTimeoutError());
   clock_.Advance(absl::Milliseconds(5));
   answers_.BlockUntilEnded(2);
   EXPECT_THAT(answers_.order(), ElementsAre(2, 1));
@@ -197,8 +197,7 @@ TEST_F(BatcherTest, AStepOfTheTimeOfDayExpiresNothing) {
   EXPECT_EQ(batcher_->queue_length(), 2);
   clock_.Advance(absl::Nanoseconds(1));
   answers_.BlockUntilEnded(1);
-  EXPECT_EQ(answers_.Get(1).status(),
-            absl::UnavailableError("Request timeout expired"));
+  EXPECT_EQ(answers_.Get(1).status(), QueueTimeoutError());
   clock_.Advance(absl::Seconds(10));
   answers_.BlockUntilEnded(2);
   EXPECT_TRUE(answers_.Get(2).ok());

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "batching/queue_timeout.h"
 #include "tests/fakes/fake_batch_runner.h"
 #include "tests/unit/batching/token_model.h"
 
@@ -183,8 +184,7 @@ TEST_F(TaskQueueTest, ABatchIsFormedWithoutCancelledAndExpiredTasks) {
   EXPECT_THAT(Take(), ElementsAre(2, 4));
   EXPECT_THAT(Ended(), ElementsAre(1, 3));
   EXPECT_EQ(ended_[0].status.code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(ended_[1].status,
-            absl::UnavailableError("Request timeout expired"));
+  EXPECT_EQ(ended_[1].status, QueueTimeoutError());
 }
 
 TEST_F(TaskQueueTest, NoBatchOfOverdueTasksAlone) {

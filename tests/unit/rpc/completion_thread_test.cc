@@ -5,6 +5,8 @@
 
 #include <thread>
 
+#include "absl/synchronization/notification.h"
+
 namespace stoker {
 namespace {
 
@@ -18,6 +20,21 @@ TEST(CompletionThread, RunsEverythingInOrderBeforeItEnds) {
   }
   ASSERT_EQ(order.size(), 1000u);
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(CompletionThread, IsBusyUntilTheLastIsDone) {
+  CompletionThread thread;
+  EXPECT_FALSE(thread.busy());
+  absl::Notification runs, goes_on;
+  thread.Run([&] {
+    runs.Notify();
+    goes_on.WaitForNotification();
+  });
+  EXPECT_TRUE(thread.busy());
+  runs.WaitForNotification();
+  EXPECT_TRUE(thread.busy());
+  goes_on.Notify();
+  while (thread.busy()) std::this_thread::yield();
 }
 
 TEST(CompletionThread, IsAThreadOfItsOwnAndMayBeFedByItself) {

@@ -64,6 +64,19 @@ TEST(ModelConfig, IsTheMetadataWithoutTheBatch) {
             "batch=1,tokens=16;batch=8,tokens=16");
 }
 
+TEST(ModelConfig, SaysWhereItRuns) {
+  ModelSpec spec = TextModel();
+  inference::ModelConfig config;
+  FillModelConfig(spec, &config);
+  EXPECT_EQ(config.instance_group(0).kind(),
+            inference::ModelInstanceGroup::KIND_CPU);
+  spec.devices = {{Device::Kind::kGpu, 1, ""}};
+  inference::ModelConfig on_gpus;
+  FillModelConfig(spec, &on_gpus);
+  EXPECT_EQ(on_gpus.instance_group(0).kind(),
+            inference::ModelInstanceGroup::KIND_GPU);
+}
+
 TEST(ModelConfig, TheQueueIsAsTheModelSays) {
   ModelSpec spec = TextModel();
   spec.dynamic_batching.max_queue_delay = absl::Microseconds(700);

@@ -94,6 +94,24 @@ TEST_F(OverloadTest, ATimeoutInTheQueueTellsWhenToComeBack) {
   EXPECT_EQ(Refused("queue_timeout"), 1);
 }
 
+// It waited in vain, but not for too long.
+TEST_F(OverloadTest, AStopIsNoTimeout) {
+  Serve();
+  BusyModel busy(loader_, [&] { Infer(Request(1)); });
+  std::thread waiting([&] {
+    EXPECT_EQ(Infer(Request(2)).error_code(), grpc::StatusCode::UNAVAILABLE);
+  });
+  while (MetricValue(metrics_, "stoker_queue_length", {}) < 1) {
+    std::this_thread::yield();
+  }
+  std::thread drain([&] { manager_->Drain(MonotonicTime::InfinitePast()); });
+  waiting.join();
+  EXPECT_EQ(Refused("queue"), 1);
+  EXPECT_EQ(Refused("queue_timeout"), 0);
+  busy.Release();
+  drain.join();
+}
+
 TEST_F(OverloadTest, AModelHoldsNoMoreThanItsShare) {
   ServeWithLittleMemory();
   {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -84,6 +85,27 @@ TEST(MessageAssembler, MemoryIsReservedWhenTheLengthIsKnown) {
   EXPECT_THAT(reserved, ElementsAre(1000));
   EXPECT_EQ(assembler.missing(), 0u);
   EXPECT_EQ(assembler.waiting(), 1005u);
+}
+
+TEST(MessageAssembler, BytesMayComeToTheirPlace) {
+  MessageAssembler assembler(kMax);
+  EXPECT_EQ(assembler.room().size, 0u);
+  const std::string content(1000, 'c');
+  const std::string framed = Framed(content);
+  ASSERT_TRUE(assembler.Add(framed.substr(0, 105), Allow).ok());
+  for (const size_t more : {400, 500}) {
+    const MessageAssembler::Room room = assembler.room();
+    EXPECT_EQ(room.size, assembler.missing());
+    ASSERT_GE(room.size, more);
+    std::memset(room.memory, 'c', more);
+    ASSERT_TRUE(assembler.Add({room.memory, more}, Allow).ok());
+  }
+  EXPECT_EQ(assembler.room().size, 0u);
+  ASSERT_TRUE(assembler.has_message());
+  EXPECT_EQ(assembler.Take().Joined(), content);
+  // Not for what has to wait until other bytes are read.
+  assembler.Keep("x");
+  EXPECT_EQ(assembler.room().size, 0u);
 }
 
 TEST(MessageAssembler, ManySmallOnesBehindEachOther) {

@@ -13,7 +13,7 @@ namespace {
 class SlowStream final : public ByteStream {
  public:
   int descriptor() const override { return -1; }
-  long Receive(void*, size_t) override { return kLater; }
+  long Receive(const iovec*, int) override { return kLater; }
   long Send(const iovec* pieces, int count) override {
     if (broken) return kBroken;
     size_t room = random_() % 9000;

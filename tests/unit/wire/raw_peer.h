@@ -56,24 +56,23 @@ class RawPeer {
     address.sin_port = htons(static_cast<uint16_t>(port));
     connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address),
                          sizeof(address)) == 0;
-    if (hello) {
-      SendBytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-      Send(RawFrame::kSettings, 0, 0, "");
-    }
+    if (hello) Hello();
   }
-  ~RawPeer() { close(socket_); }
+  virtual ~RawPeer() { close(socket_); }
   RawPeer(const RawPeer&) = delete;
   RawPeer& operator=(const RawPeer&) = delete;
 
   bool connected() const { return connected_; }
 
+  void Hello() {
+    SendBytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    Send(RawFrame::kSettings, 0, 0, "");
+  }
+
   // False: the server has closed the connection, or doesn't read for 10 s.
   bool SendBytes(const std::string& bytes) {
     for (size_t sent = 0; sent < bytes.size();) {
-      pollfd ready = {socket_, POLLOUT, 0};
-      if (poll(&ready, 1, 10'000) != 1) return false;
-      const ssize_t more =
-          send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      const ssize_t more = Put(bytes.data() + sent, bytes.size() - sent);
       if (more <= 0) return false;
       sent += static_cast<size_t>(more);
     }
@@ -156,6 +155,20 @@ class RawPeer {
     }
   }
 
+ protected:
+  // As send and recv, but that they wait for 10 s at most.
+  virtual ssize_t Put(const char* bytes, size_t size) {
+    pollfd ready = {socket_, POLLOUT, 0};
+    if (poll(&ready, 1, 10'000) != 1) return -1;
+    return send(socket_, bytes, size, MSG_NOSIGNAL);
+  }
+  virtual ssize_t Get(char* memory, size_t size) {
+    pollfd ready = {socket_, POLLIN, 0};
+    if (poll(&ready, 1, 10'000) != 1) return -1;
+    return recv(socket_, memory, size, 0);
+  }
+  int descriptor() const { return socket_; }
+
  private:
   static std::string Length(size_t size) {
     if (size < 127) return std::string(1, static_cast<char>(size));
@@ -169,10 +182,8 @@ class RawPeer {
 
   std::string Take(size_t size) {
     while (received_.size() < size) {
-      pollfd ready = {socket_, POLLIN, 0};
-      if (poll(&ready, 1, 10'000) != 1) return "";
       char piece[16384];
-      const ssize_t more = recv(socket_, piece, sizeof(piece), 0);
+      const ssize_t more = Get(piece, sizeof(piece));
       if (more <= 0) return "";
       received_.append(piece, static_cast<size_t>(more));
     }

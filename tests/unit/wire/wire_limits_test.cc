@@ -152,14 +152,70 @@ TEST(WireLimits, WhatIsNoGrpcGetsAnswersOfHttp) {
       peer.Send(RawFrame::kHeaders, kEndHeaders | kEndStream, 1,
                 P::Literal(":method", "GET") + P::Literal(":scheme", "http") +
                     P::Literal(":path", "/") + P::Literal(":authority", "x")));
-  EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
+  EXPECT_EQ(peer.AwaitEnd(1).payload, "This port speaks gRPC.\n");
   ASSERT_TRUE(peer.Send(
       RawFrame::kHeaders, kEndHeaders | kEndStream, 3,
       P::Literal(":method", "POST") + P::Literal(":scheme", "http") +
           P::Literal(":path", "/echo/Now") + P::Literal(":authority", "x") +
           P::Literal("content-type", "text/html")));
-  EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
+  EXPECT_EQ(peer.AwaitEnd(3).payload, "This port speaks gRPC.\n");
   EXPECT_EQ(server.counts.started, 0);
+}
+
+// Sends a message in frames that any peer takes, as far as the windows go.
+void AskInPieces(RawPeer& peer, uint32_t stream, const std::string& way,
+                 const std::string& bytes, int end = kEndStream) {
+  constexpr size_t kPiece = 16'000;
+  ASSERT_TRUE(peer.Open(stream, way));
+  for (size_t at = 0; at < bytes.size(); at += kPiece) {
+    const bool last = at + kPiece >= bytes.size();
+    ASSERT_TRUE(peer.Send(RawFrame::kData, last ? end : 0, stream,
+                          bytes.substr(at, kPiece)));
+  }
+}
+
+// The first window of the settings that come next; 0: they have none.
+uint32_t AwaitWindow(RawPeer& peer) {
+  RawFrame frame = peer.Await(RawFrame::kSettings);
+  while (frame.type == RawFrame::kSettings && (frame.flags & kAck) != 0) {
+    frame = peer.Await(RawFrame::kSettings);
+  }
+  const std::string& entries = frame.payload;
+  if (entries.size() != 6 || entries[1] != 4) return 0;
+  uint32_t value = 0;
+  std::memcpy(&value, entries.data() + 2, 4);
+  peer.Send(RawFrame::kSettings, kAck, 0, "");
+  return ntohl(value);
+}
+
+// A client whose messages are large need not wait for a window again.
+TEST(WireLimits, WhoSendsMuchMaySendItAtOnce) {
+  WireOptions options;
+  options.limits.max_kept_bytes = 300'000;
+  EchoServer server(options);
+  RawPeer peer(server.port());
+  EXPECT_EQ(peer.Await(RawFrame::kSettings).payload.size(), 30u);
+  peer.Send(RawFrame::kSettings, kAck, 0, "");
+  // More than the first window: it opens when the length is known.
+  const std::string large = RawPeer::Message(std::string(200'000, 'x'));
+  ASSERT_TRUE(peer.Open(1, "/echo/Later"));
+  ASSERT_TRUE(peer.Send(RawFrame::kData, 0, 1, large.substr(0, 16'000)));
+  while (peer.Await(RawFrame::kWindowUpdate).stream != 1) {
+  }
+  for (size_t at = 16'000; at < large.size(); at += 16'000) {
+    const int flags = at + 16'000 >= large.size() ? kEndStream : 0;
+    ASSERT_TRUE(peer.Send(RawFrame::kData, flags, 1, large.substr(at, 16'000)));
+  }
+  EXPECT_EQ(AwaitWindow(peer), 262'144u);
+  AskInPieces(peer, 3, "/echo/Fail", RawPeer::Message("and this one"));
+  EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
+  // What nobody reads yet has bounds all the same, of all calls together.
+  const std::string kept(200'000, '\0');
+  AskInPieces(peer, 5, "/echo/Never", RawPeer::Message("read") + kept, 0);
+  AskInPieces(peer, 7, "/echo/Never", RawPeer::Message("read") + kept, 0);
+  AskInPieces(peer, 9, "/echo/Never", RawPeer::Message("read") + kept, 0);
+  EXPECT_EQ(peer.AwaitEnd(9).type, RawFrame::kHeaders);
+  EXPECT_EQ(server.counts.cancelled, 1);
 }
 
 TEST(WireLimits, ConnectionsWithoutCallsMakeRoom) {

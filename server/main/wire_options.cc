@@ -1,0 +1,56 @@
+#include "main/wire_options.h"
+
+#include <string>
+
+#include "CLI/CLI.hpp"
+
+namespace stoker {
+namespace {
+
+// 0 stands for never where `or_never`.
+void AddSeconds(CLI::App& app, const std::string& name, absl::Duration& value,
+                const std::string& meaning, bool or_never) {
+  const bool never = value == absl::InfiniteDuration();
+  app.add_option_function<double>(
+         name,
+         [&value, or_never](double seconds) {
+           value = or_never && seconds == 0 ? absl::InfiniteDuration()
+                                            : absl::Seconds(seconds);
+         },
+         meaning)
+      ->check(or_never ? CLI::Range(0.0, 1e9) : CLI::Range(0.001, 1e9))
+      ->default_str(never ? "0" : std::to_string(absl::ToInt64Seconds(value)));
+}
+
+}  // namespace
+
+void AddWireOptions(CLI::App& app, WireLimits& limits) {
+  app.add_option("--max-connections", limits.max_connections,
+                 "connections of the gRPC port; beyond them one without calls "
+                 "makes room")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-connections-per-peer", limits.max_connections_per_peer,
+                 "of them, of one address; the newest are closed")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-calls-per-connection", limits.max_calls,
+                 "calls that are open at a time; more are refused")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  AddSeconds(app, "--handshake-seconds", limits.handshake_limit,
+             "until a client has spoken HTTP/2, behind TLS where there is that",
+             false);
+  AddSeconds(app, "--keepalive-seconds", limits.keepalive,
+             "silence after which a client is asked whether it is there, and "
+             "has as long to answer",
+             false);
+  AddSeconds(app, "--connection-idle-seconds", limits.max_idle,
+             "a connection without calls is closed after; 0: never", true);
+  AddSeconds(app, "--connection-age-seconds", limits.max_age,
+             "a connection takes no more calls after, so that clients spread "
+             "over new servers; 0: never",
+             true);
+}
+
+}  // namespace stoker

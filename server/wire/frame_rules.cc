@@ -1,0 +1,45 @@
+#include "wire/frame_rules.h"
+
+#include <nghttp2/nghttp2.h>
+
+#include <algorithm>
+
+namespace stoker {
+namespace {
+
+// A piece of a message below this moves nothing to speak of.
+constexpr size_t kMinData = 5;
+
+}  // namespace
+
+bool FrameRules::IsUseless(const FrameMeter::Head& head) {
+  switch (head.type) {
+    case NGHTTP2_DATA:
+      return head.length < kMinData &&
+             (head.flags & NGHTTP2_FLAG_END_STREAM) == 0;
+    case NGHTTP2_HEADERS:
+    case NGHTTP2_CONTINUATION:
+      return false;
+    default:
+      return true;
+  }
+}
+
+uint32_t FrameRules::ErrorOf(const FrameMeter::Head& head) {
+  if (head.stream == 0) {
+    return head.type == NGHTTP2_PRIORITY ? NGHTTP2_PROTOCOL_ERROR
+                                         : NGHTTP2_NO_ERROR;
+  }
+  const bool sends = head.type == NGHTTP2_DATA || head.type == NGHTTP2_HEADERS;
+  if (sends &&
+      std::find(ended_.begin(), ended_.end(), head.stream) != ended_.end()) {
+    return NGHTTP2_STREAM_CLOSED;
+  }
+  if ((sends && (head.flags & NGHTTP2_FLAG_END_STREAM) != 0) ||
+      head.type == NGHTTP2_RST_STREAM) {
+    ended_[next_++ % ended_.size()] = head.stream;
+  }
+  return NGHTTP2_NO_ERROR;
+}
+
+}  // namespace stoker
