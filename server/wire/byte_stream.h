@@ -29,6 +29,9 @@ class ByteStream {
   virtual long Send(const iovec* pieces, int count) = 0;
   // False: before more has been received, nothing can be sent.
   virtual bool CanSend() const { return true; }
+  // Tells the peer that no more comes, where that can be told in a way of its
+  // own.
+  virtual void EndSending() {}
   // Bytes that it has taken wait for the socket.
   virtual bool OwesBytes() const { return false; }
 };
@@ -40,6 +43,7 @@ class SocketStream final : public ByteStream {
   int descriptor() const override { return socket_.get(); }
   long Receive(void* memory, size_t size) override;
   long Send(const iovec* pieces, int count) override;
+  void EndSending() override;
 
  private:
   const FileDescriptor socket_;

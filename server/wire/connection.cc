@@ -66,6 +66,11 @@ Connection::Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
   loop_.metrics().Opened();
 }
 
+std::unique_ptr<PeerConnection> Connection::Make(
+    WireLoop& loop, std::unique_ptr<ByteStream> stream, PeerTicket peer) {
+  return std::make_unique<Connection>(loop, std::move(stream), std::move(peer));
+}
+
 Connection::~Connection() {
   if (!over_) HangUp();
   nghttp2_session_del(session_);

@@ -112,11 +112,12 @@ void TlsStream::OnMessage(int sent, int, int type, const void*, size_t, SSL*,
   }
 }
 
-TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls, std::string peer)
+TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls,
+                     TlsProtocol protocol, std::string peer)
     : socket_(std::move(socket)),
       tls_(tls),
       peer_(std::move(peer)),
-      ssl_(tls.NewConnection()) {
+      ssl_(tls.NewConnection(protocol)) {
   BIO* const bio = BIO_new(Method());
   if (ssl_ == nullptr || bio == nullptr) {
     BIO_free(bio);
