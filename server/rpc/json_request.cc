@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
@@ -47,6 +48,17 @@ class Reader {
   JsonRequest& request_;
   size_t entries_ = 0;
 };
+
+// Whether the object has that field. Not OK: nothing more may be read of the
+// text: simdjson has let go of it.
+absl::StatusOr<bool> FindField(ondemand::object& object, std::string_view name,
+                               ondemand::value& value) {
+  const simdjson::error_code error =
+      object.find_field_unordered(name).get(value);
+  if (error == simdjson::SUCCESS) return true;
+  if (error == simdjson::NO_SUCH_FIELD) return false;
+  return Malformed(error);
+}
 
 absl::Status Reader::Count() {
   if (++entries_ <= kMaxJsonEntries) return absl::OkStatus();
@@ -115,7 +127,8 @@ absl::Status Reader::Entries(ondemand::value value, const char* what,
 absl::Status Reader::Name(ondemand::object& object, const char* what,
                           Entry& entry) {
   ondemand::value value;
-  if (object.find_field_unordered("name").get(value) != simdjson::SUCCESS) {
+  ASSIGN_OR_RETURN(const bool has_name, FindField(object, "name", value));
+  if (!has_name) {
     return BadJson("Unable to parse '", what, "': expected a 'name' in each");
   }
   return Text(value, "name", entry.name);
@@ -124,18 +137,22 @@ absl::Status Reader::Name(ondemand::object& object, const char* what,
 absl::Status Reader::Input(ondemand::object object, Entry& entry) {
   RETURN_IF_ERROR(Name(object, "inputs", entry));
   ondemand::value value;
-  if (object.find_field_unordered("shape").get(value) != simdjson::SUCCESS) {
+  ASSIGN_OR_RETURN(const bool has_shape, FindField(object, "shape", value));
+  if (!has_shape) {
     return BadJson("Unable to parse 'shape' of input '", Excerpt(entry.name),
                    "': there is none");
   }
   RETURN_IF_ERROR(ReadShape(value, entry));
-  if (object.find_field_unordered("datatype").get(value) != simdjson::SUCCESS) {
+  ASSIGN_OR_RETURN(const bool has_datatype,
+                   FindField(object, "datatype", value));
+  if (!has_datatype) {
     return BadJson("Unable to parse 'datatype' of input '", Excerpt(entry.name),
                    "': there is none");
   }
   RETURN_IF_ERROR(Text(value, "datatype", entry.datatype));
-  if (object.find_field_unordered("parameters").get(value) ==
-      simdjson::SUCCESS) {
+  ASSIGN_OR_RETURN(const bool has_parameters,
+                   FindField(object, "parameters", value));
+  if (has_parameters) {
     RETURN_IF_ERROR(Parameters(
         value, entry.parameters,
         [&entry](std::string_view name,
@@ -156,19 +173,16 @@ absl::Status Reader::Input(ondemand::object object, Entry& entry) {
                      Excerpt(entry.name), "': expected an integer from 0");
     }
   }
-  if (object.find_field_unordered("data").get(value) == simdjson::SUCCESS) {
-    RETURN_IF_ERROR(Data(value, entry));
-  }
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool has_data, FindField(object, "data", value));
+  return has_data ? Data(value, entry) : absl::OkStatus();
 }
 
 absl::Status Reader::Output(ondemand::object object, Entry& entry) {
   RETURN_IF_ERROR(Name(object, "outputs", entry));
   ondemand::value value;
-  if (object.find_field_unordered("parameters").get(value) !=
-      simdjson::SUCCESS) {
-    return absl::OkStatus();
-  }
+  ASSIGN_OR_RETURN(const bool has_parameters,
+                   FindField(object, "parameters", value));
+  if (!has_parameters) return absl::OkStatus();
   return Parameters(
       value, entry.parameters,
       [&entry](std::string_view name, const inference::InferParameter& given) {

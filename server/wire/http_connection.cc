@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
@@ -44,6 +45,20 @@ void WatchPeer(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &kProbeSeconds,
              sizeof(kProbeSeconds));
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
+}
+
+// "Not Found" of "NOT_FOUND".
+std::string Reason(int status) {
+  std::string reason = llhttp_status_name(static_cast<llhttp_status_t>(status));
+  if (reason == "OK") return reason;
+  for (size_t i = 1; i < reason.size(); ++i) {
+    if (reason[i] == '_') {
+      reason[i] = ' ';
+    } else if (reason[i - 1] != ' ') {
+      reason[i] = absl::ascii_tolower(static_cast<unsigned char>(reason[i]));
+    }
+  }
+  return reason;
 }
 
 const std::string& DateLine(absl::Time now) {
@@ -217,16 +232,15 @@ void HttpConnection::WriteAnswer(const HttpAnswer& answer, bool with_body,
                                  bool keep_alive) {
   keep_alive_ = keep_alive;
   const bool tell = !keep_alive || parser_.is_http_1_0();
-  output_.Append(absl::StrCat(
-      "HTTP/1.1 ", answer.status, " ",
-      llhttp_status_name(static_cast<llhttp_status_t>(answer.status)),
-      "\r\nContent-Type: ", answer.content_type,
-      "\r\nContent-Length: ", answer.body.size(), "\r\n",
-      DateLine(loop_.clock().WallNow()), answer.headers,
-      !tell         ? ""
-      : !keep_alive ? "Connection: close\r\n"
-                    : "Connection: keep-alive\r\n",
-      "\r\n"));
+  output_.Append(
+      absl::StrCat("HTTP/1.1 ", answer.status, " ", Reason(answer.status),
+                   "\r\nContent-Type: ", answer.content_type,
+                   "\r\nContent-Length: ", answer.body.size(), "\r\n",
+                   DateLine(loop_.clock().WallNow()), answer.headers,
+                   !tell         ? ""
+                   : !keep_alive ? "Connection: close\r\n"
+                                 : "Connection: keep-alive\r\n",
+                   "\r\n"));
   for (const ByteSlice& slice : answer.body.slices()) {
     if (with_body) output_.Append(slice, 0, slice.size);
   }

@@ -111,10 +111,11 @@ void HttpParser::SetFault() {
     fault_ = HttpFault{400, "this port speaks HTTP/1.1, not HTTP/2"};
     return;
   }
-  fault_ =
-      HttpFault{error == HPE_INVALID_VERSION ? 505 : 400,
-                absl::StrCat("expected a request of HTTP/1.1, got one with ",
-                             llhttp_get_error_reason(&parser_))};
+  // llhttp says so of a line's end behind a good version, too.
+  const absl::string_view reason = llhttp_get_error_reason(&parser_);
+  fault_ = HttpFault{
+      absl::StartsWith(reason, "Invalid HTTP version") ? 505 : 400,
+      absl::StrCat("expected a request of HTTP/1.1, got one with ", reason)};
 }
 
 bool HttpParser::CountHead(size_t bytes) {
