@@ -119,7 +119,12 @@ void HttpConnection::OnReady(uint32_t events) {
     if (stream_->Send(nullptr, 0) == ByteStream::kBroken) return HangUp();
     Touch();
   }
-  if ((events & EPOLLIN) != 0) return Receive();
+  if ((events & EPOLLIN) != 0 && !Waits()) return Receive();
+  if ((events & EPOLLIN) != 0) {
+    ahead_ = true;
+    WatchSocket();
+    return;
+  }
   if ((events & (EPOLLHUP | EPOLLERR)) != 0) return HangUp();
   if ((events & EPOLLRDHUP) != 0) OnPeerEnded();
 }
@@ -295,6 +300,7 @@ void HttpConnection::FinishAnswer() {
   if (!keep_alive_ && stream_->OwesBytes()) return;
   answered_at_.reset();
   exchange_.reset();
+  ahead_ = false;
   idle_since_ = loop_.now();
   if (keep_alive_ && !deaf_ && !draining_) {
     peer_ended_ = false;  // who has gone is found out by reading on
@@ -312,8 +318,9 @@ void HttpConnection::Linger() {
 
 void HttpConnection::WatchSocket() {
   uint32_t wanted = 0;
-  // While it waits, its next requests stay in the system's memory.
-  if (!peer_ended_) wanted = Waits() ? EPOLLRDHUP : EPOLLIN;
+  // While it waits, its next requests stay in the system's memory. Most peers
+  // send none: they are told apart when something comes.
+  if (!peer_ended_) wanted = Waits() && ahead_ ? EPOLLRDHUP : EPOLLIN;
   if (stream_->OwesBytes() || (!output_.empty() && stream_->CanSend())) {
     wanted |= EPOLLOUT;
   }

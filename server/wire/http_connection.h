@@ -88,6 +88,7 @@ class HttpConnection final : public PeerConnection, private HttpParser::Events {
   bool keep_alive_ = true;               // behind that answer
   bool deaf_ = false;                    // reads no requests any more
   bool peer_ended_ = false;              // and said so, behind its request
+  bool ahead_ = false;  // something has come behind a request, or the end
   std::optional<MonotonicTime> lingering_since_;
   uint32_t watched_ = 0;
 
