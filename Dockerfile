@@ -13,7 +13,7 @@ ARG BASE=debian:bookworm-slim
 FROM ${BASE} AS tools
 SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 ENV STOKER_HOME=/opt/stoker
-COPY deploy/install.sh deploy/steps.sh deploy/requirements.lock /stoker/deploy/
+COPY deploy/install.sh deploy/steps.sh deploy/requirements.lock deploy/llhttp.lock /stoker/deploy/
 RUN --mount=type=secret,id=ca \
     if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     PIP_NO_CACHE_DIR=1 /stoker/deploy/install.sh; \
@@ -90,7 +90,7 @@ COPY --from=torch /out /
 ENV XDG_CACHE_HOME=/var/cache
 # By number, so that Kubernetes can tell that it isn't root. Any other user does as well.
 USER 10001:10001
-EXPOSE 8001 8002
+EXPOSE 8000 8001 8002
 # The daemon is process 1: it takes the signal itself, drains, and ends with 0.
 STOPSIGNAL SIGTERM
 # Healthy is ready, not merely alive. Nothing fails while it warms up within the start period.
@@ -116,7 +116,7 @@ COPY --from=torch /out /
 COPY --from=build /out/daemon /
 ENV XDG_CACHE_HOME=/var/cache
 USER 10001:10001
-EXPOSE 8001 8002
+EXPOSE 8000 8001 8002
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=5s --timeout=4s --start-period=60s --retries=3 CMD ["/usr/bin/stokerctl", "health"]
 ENTRYPOINT ["/usr/bin/stokerd"]

@@ -7,13 +7,14 @@
 #   deploy/install.sh --tests    that, and what tests/run.sh needs
 #   deploy/install.sh --packages the system packages alone
 #   deploy/install.sh --python   print the environment's Python and exit
+#   deploy/install.sh --llhttp   print the folder of llhttp's sources and exit
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 
 packages=(
   build-essential ca-certificates ccache cmake git ninja-build pkg-config unzip
-  libabsl-dev libcivetweb-dev libcli11-dev libgmock-dev libgrpc++-dev libgrpc-dev libgtest-dev libnghttp2-dev
-  libprotobuf-dev libspdlog-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev
+  libabsl-dev libcli11-dev libgmock-dev libgrpc++-dev libgrpc-dev libgtest-dev libnghttp2-dev
+  libprotobuf-dev libsimdjson-dev libspdlog-dev libssl-dev libyaml-cpp-dev nlohmann-json3-dev
   prometheus-cpp-dev protobuf-compiler protobuf-compiler-grpc zlib1g-dev
   python3 python3-dev python3-venv
 )
@@ -22,7 +23,7 @@ case $(. /etc/os-release && echo "$ID") in
   ubuntu) clang=18 ;;
   *) clang=14 ;;
 esac
-test_packages=("libclang-rt-$clang-dev" clang clang-format clang-tidy docker-registry openssl prometheus skopeo)
+test_packages=("libclang-rt-$clang-dev" clang clang-format clang-tidy curl docker-registry nghttp2-client openssl prometheus skopeo)
 need_disk_kb=$((5 * 1024 * 1024))
 
 make_environment() {
@@ -36,7 +37,24 @@ make_environment() {
     "$venv/bin/python" -c 'import torch; assert torch.__version__.startswith("2.11.0")'
 }
 
+# The parser of HTTP/1.1 that Node.js maintains. Its C is generated, and comes in no Debian package; httptools,
+# which carries it, is otherwise not used.
+unpack_llhttp() {
+  local folder=$1
+  rm -rf "$folder.new"
+  mkdir -p "$folder.new" &&
+    "$base_python" -m venv "$folder.new/venv" &&
+    "$folder.new/venv/bin/pip" download --disable-pip-version-check --require-hashes --no-deps \
+      --no-binary :all: --dest "$folder.new" -r "$llhttp_lock" &&
+    tar -xzf "$folder.new"/httptools-*.tar.gz -C "$folder.new" --strip-components=3 --wildcards '*/vendor/llhttp' &&
+    rm -rf "$folder.new/venv" "$folder.new"/*.tar.gz "$folder" && mv "$folder.new" "$folder"
+}
+
 case ${1:-} in
+  --llhttp)
+    llhttp_folder
+    exit 0
+    ;;
   --python)
     printf '%s/bin/python\n' "$(venv_folder)"
     exit 0
@@ -44,7 +62,7 @@ case ${1:-} in
   --tests) packages+=("${test_packages[@]}") ;;
   '' | --packages) ;;
   *)
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac
@@ -63,6 +81,7 @@ fi
 if [ ${#missing[@]} -gt 0 ]; then
   step "system packages (${#missing[@]} missing)" install_packages "${missing[@]}"
 fi
+[ -f "$(llhttp_folder)/include/llhttp.h" ] || step "llhttp's sources" unpack_llhttp "$(llhttp_folder)"
 [ "${1:-}" != --packages ] || exit 0
 # Its name has Python's version in it: known only now.
 venv=$(venv_folder)

@@ -10,12 +10,14 @@
 # Needs Debian 12 or Ubuntu 24.04 on x86_64, and about 5 GB of disk. Environment:
 #   STOKER_HOME          what is kept between runs       (~/.cache/stoker)
 #   STOKER_PORT          gRPC port on 127.0.0.1          (8001)
+#   STOKER_HTTP_PORT     HTTP port on 127.0.0.1          (8000)
 #   STOKER_METRICS_PORT  metrics port on 127.0.0.1       (8002)
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/steps.sh"
 cd "$repo_root"
 
 port=${STOKER_PORT:-8001}
+http_port=${STOKER_HTTP_PORT:-8000}
 metrics_port=${STOKER_METRICS_PORT:-8002}
 run_folder=$repo_root/run
 pid_file=$run_folder/stokerd.pid
@@ -44,7 +46,7 @@ stop_daemon() {
 start_daemon() {
   mkdir -p "$run_folder"
   "$stokerd" --model-repository models \
-    --listen "127.0.0.1:$port" --metrics-listen "127.0.0.1:$metrics_port" \
+    --listen "127.0.0.1:$port" --http-listen "127.0.0.1:$http_port" --metrics-listen "127.0.0.1:$metrics_port" \
     --cache "$STOKER_HOME/kernels" --compiler-python "$python" \
     >"$daemon_log" 2>&1 </dev/null &
   echo $! >"$pid_file"
@@ -63,11 +65,11 @@ case ${1:-} in
     exit 0
     ;;
   --help | -h)
-    sed -n '2,15s/^# \{0,1\}//p' "$0"
+    sed -n '2,16s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
   *)
-    sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
     fail "unknown argument: $1"
     ;;
 esac
@@ -104,6 +106,7 @@ cat <<EOF
 
 stokerd (pid $(cat "$pid_file")) keeps running:
   gRPC      127.0.0.1:$port   KServe v2 / Open Inference Protocol
+  HTTP      127.0.0.1:$http_port   the same
   status    http://127.0.0.1:$metrics_port/
   stokerctl ${stokerd%/main/stokerd}/ctl/stokerctl status --metrics http://127.0.0.1:$metrics_port/metrics
   log       $daemon_log

@@ -8,6 +8,7 @@ export CCACHE_DIR=${CCACHE_DIR:-$STOKER_HOME/ccache}
 # Two checkouts share what they compile: paths below the checkout count as relative.
 export CCACHE_BASEDIR=$repo_root CCACHE_NOHASHDIR=1
 lock_file=$repo_root/deploy/requirements.lock
+llhttp_lock=$repo_root/deploy/llhttp.lock
 base_python=/usr/bin/python3
 
 fail() {
@@ -63,6 +64,10 @@ venv_folder() {
   local tag
   tag=$( (cat "$lock_file" && "$base_python" --version) | sha256sum | cut -c1-12)
   printf '%s/venv-%s' "$STOKER_HOME" "$tag"
+}
+
+llhttp_folder() {
+  printf '%s/llhttp-%s\n' "$STOKER_HOME" "$(sha256sum <"$llhttp_lock" | cut -c1-12)"
 }
 
 configure_and_build() {

@@ -64,6 +64,7 @@ def start_echo(workspace: Workspace, models: tuple[str, ...]) -> InferenceServer
     command = [
         str(workspace.build / "loadtest/echo_server"),
         f"--listen=127.0.0.1:{port}",
+        "--http-listen=none",
         "--form=raw",
         f"--model={model}",
         f"--input=x:FP32:-1,{width}",

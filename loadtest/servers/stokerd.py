@@ -23,7 +23,7 @@ from loadtest.servers.inference_server import InferenceServer
 REPOSITORY = Path(__file__).resolve().parents[2]
 STOKERD = Path(os.environ.get("STOKERD", REPOSITORY / "build/release/server/main/stokerd"))
 STOKERCTL = Path(os.environ.get("STOKERCTL", STOKERD.parents[1] / "ctl/stokerctl"))
-LISTENING = re.compile(r"listening: gRPC port (\d+), metrics port (\d+)")
+LISTENING = re.compile(r"listening: gRPC port (\d+), metrics port (\d+), HTTP port (\d+)")
 LISTEN_SECONDS = 120
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
@@ -57,8 +57,10 @@ class Daemon(InferenceServer):
         environment: Mapping[str, str] | None = None,
         grace_seconds: float = 0,
     ) -> None:
-        self.metrics_port = 0
-        ports = ("--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0")
+        self.metrics_port = self.http_port = 0
+        given = {argument.partition("=")[0] for argument in arguments}
+        flags = {"--listen", "--metrics-listen", "--http-listen"} - given
+        ports = [f"{flag}=127.0.0.1:0" for flag in sorted(flags)]
         line = command(repository, cache, *ports, *arguments, binary=binary)
         super().__init__(
             line, 0, log, environment=environment, folder=REPOSITORY, grace_seconds=grace_seconds
@@ -70,7 +72,7 @@ class Daemon(InferenceServer):
         except BaseException:
             self.close()
             raise
-        self.port, self.metrics_port = int(listening[1]), int(listening[2])
+        self.port, self.metrics_port, self.http_port = (int(port) for port in listening.groups())
         return self
 
     def metrics_page(self) -> str:

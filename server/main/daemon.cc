@@ -249,15 +249,18 @@ absl::Status Daemon::Listen() {
               return Page{"application/json",
                           StatusJson(status_reader_->Read()), ""};
             }},
-           {"/metrics", [this] {
+           {"/metrics",
+            [this] {
               if (free_cores_ != nullptr) {
                 metrics_.Gauge(metric::kFreeCores).Set(free_cores_->now());
               }
               return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
-            }}}));
+            }}},
+          options_.metrics_tls ? tls_.get() : nullptr, metrics_, clock_));
   const int cores = UsableCores();
   RpcServerOptions options;
   options.address = options_.listen;
+  options.http_address = options_.http_listen;
   options.server_version = STOKER_VERSION;
   options.allow_client_shm = options_.allow_client_shm;
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
@@ -268,15 +271,20 @@ absl::Status Daemon::Listen() {
                    RpcServer::Start(options, *manager_, clock_, metrics_));
   RecordPhase("listening");
   log::Info(
-      "stokerd {} listening: gRPC port {}, metrics port {}; {} cores, {}, "
-      "cache {}",
-      STOKER_VERSION, rpc_->port(), pages_->port(), cores, toolchain_.cpu.march,
-      options_.cache);
-  if (tls_ == nullptr && !IsLocal(options_.listen)) {
+      "stokerd {} listening: gRPC port {}, metrics port {}, HTTP port {}; {} "
+      "cores, {}, cache {}",
+      STOKER_VERSION, rpc_->port(), pages_->port(), rpc_->http_port(), cores,
+      toolchain_.cpu.march, options_.cache);
+  std::string open;
+  for (const std::string& address : {options_.listen, options_.http_listen}) {
+    if (address.empty() || IsLocal(address)) continue;
+    absl::StrAppend(&open, open.empty() ? "" : " and ", address);
+  }
+  if (tls_ == nullptr && !open.empty()) {
     log::Warn(
         "whoever reaches {} may use it, in plain text: --tls-certificate, "
         "--tls-key and --tls-client-ca change that",
-        options_.listen);
+        open);
   }
   return absl::OkStatus();
 }

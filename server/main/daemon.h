@@ -22,7 +22,6 @@
 #include "main/options.h"
 #include "main/service_manager.h"
 #include "metrics/metrics.h"
-#include "metrics/page_server.h"
 #include "metrics/recent_refusals.h"
 #include "models/first_run.h"
 #include "models/isolated_eager.h"
@@ -32,6 +31,7 @@
 #include "rpc/rpc_server.h"
 #include "runner/executable_loader.h"
 #include "runner/toolchain.h"
+#include "status/page_server.h"
 #include "status/status.h"
 
 namespace stoker {

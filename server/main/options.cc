@@ -13,7 +13,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/cgroup_limits.h"
-#include "base/host_port.h"
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
 #include "main/tls_options.h"
@@ -49,10 +48,6 @@ std::string NameOfFolder(const std::string& path) {
   if (!error) return found.filename().string();
   const fs::path said = fs::absolute(path, error).lexically_normal();
   return (said.has_filename() ? said : said.parent_path()).filename().string();
-}
-
-std::string CheckAddress(const std::string& text) {
-  return std::string(CheckHostPort(text).message());
 }
 
 // A finite number of seconds; CLI11's own check lets "nan" pass and prints the
@@ -112,9 +107,10 @@ class CommandLine {
   bool no_sandbox_ = false;
 
   CLI::App app_{
-      "stokerd serves exported PyTorch programs over gRPC: it compiles each "
-      "shape "
-      "bucket once, proves it right, keeps it on disk and answers from it."};
+      "stokerd serves exported PyTorch programs over gRPC and HTTP: it "
+      "compiles "
+      "each shape bucket once, proves it right, keeps it on disk and answers "
+      "from it."};
 };
 
 CommandLine::CommandLine() {
@@ -128,7 +124,7 @@ CommandLine::CommandLine() {
   AddCache();
   AddDevices();
   AddAddresses();
-  AddTlsOptions(app_, options_.tls);
+  AddTlsOptions(app_, options_.tls, options_.metrics_tls);
   AddWireOptions(app_, options_.wire);
   AddLifecycle();
   AddCompiler();
@@ -213,9 +209,24 @@ void CommandLine::AddAddresses() {
         return std::string(CheckListenAddress(text).message());
       })
       ->capture_default_str();
+  app_.add_option_function<std::string>(
+          "--http-listen",
+          [this](const std::string& text) {
+            options_.http_listen = text == "none" ? "" : text;
+          },
+          "HTTP address of the same protocol, likewise; none: it is not "
+          "offered")
+      ->check([](const std::string& text) {
+        return text == "none" ? ""
+                              : std::string(CheckListenAddress(text).message());
+      })
+      ->default_str(options_.http_listen);
   app_.add_option("--metrics-listen", options_.metrics_listen,
-                  "HTTP address of the status page and /metrics; port 0: any")
-      ->check(CheckAddress)
+                  "HTTP address of the status page and /metrics, host:port or "
+                  "unix:PATH; port 0: any")
+      ->check([](const std::string& text) {
+        return std::string(CheckListenAddress(text).message());
+      })
       ->capture_default_str();
   app_.add_flag("--allow-client-shm", options_.allow_client_shm,
                 "let clients on this host have tensors in POSIX shared memory, "

@@ -28,9 +28,11 @@ struct Options {
   std::string cuda_library;  // libstoker_cuda.so
   absl::Duration gpu_run_limit = absl::Seconds(120);
   std::string listen = "0.0.0.0:8001";
-  TlsOptions tls;  // of the gRPC port; no certificate: plain text
+  std::string http_listen = "0.0.0.0:8000";  // empty: HTTP is not offered
+  TlsOptions tls;                            // no certificate: plain text
   WireLimits wire;
   std::string metrics_listen = "0.0.0.0:8002";
+  bool metrics_tls = false;                               // there too
   absl::Duration repository_poll = absl::ZeroDuration();  // 0: read once
   bool explicit_control = false;
   std::vector<std::string> load_models;  // with that, at the start

@@ -6,11 +6,12 @@
 
 namespace stoker {
 
-void AddTlsOptions(CLI::App& app, TlsOptions& tls) {
+void AddTlsOptions(CLI::App& app, TlsOptions& tls, bool& metrics) {
   CLI::Option* const certificate =
-      app.add_option("--tls-certificate", tls.certificate,
-                     "TLS on the gRPC port: the server's certificate and "
-                     "those above it (PEM); read again when it changes")
+      app.add_option(
+             "--tls-certificate", tls.certificate,
+             "TLS on the ports of gRPC and HTTP: the server's certificate and "
+             "those above it (PEM); read again when it changes")
           ->check(CLI::ExistingFile);
   CLI::Option* const key = app.add_option("--tls-key", tls.key, "its key (PEM)")
                                ->check(CLI::ExistingFile)
@@ -34,6 +35,9 @@ void AddTlsOptions(CLI::App& app, TlsOptions& tls) {
          "oldest version of TLS")
       ->check(CLI::IsMember({"1.2", "1.3"}))
       ->default_str("1.2");
+  app.add_flag("--metrics-tls", metrics,
+               "the same on the port of the status page and /metrics")
+      ->needs(certificate);
 }
 
 }  // namespace stoker

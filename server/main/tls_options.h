@@ -1,4 +1,4 @@
-// The options of TLS on the gRPC port.
+// The options of TLS.
 #pragma once
 
 #include "wire/tls_context.h"
@@ -9,7 +9,7 @@ class App;
 
 namespace stoker {
 
-// `tls` outlives the parsing.
-void AddTlsOptions(CLI::App& app, TlsOptions& tls);
+// Both outlive the parsing. `metrics`: whether the metrics port has it too.
+void AddTlsOptions(CLI::App& app, TlsOptions& tls, bool& metrics);
 
 }  // namespace stoker

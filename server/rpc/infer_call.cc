@@ -15,72 +15,69 @@
 namespace stoker {
 namespace {
 
-// What is parsed, and copied together, without another thread: less than a
-// millisecond of work.
-constexpr size_t kQuickBytes = 64 << 10;
-constexpr size_t kQuickCopy = 1 << 20;
+// Of an answer that is written without another thread: less than a millisecond
+// of work.
+constexpr size_t kQuickAnswer = 64 << 10;
 
 }  // namespace
 
 std::shared_ptr<InferCall> InferCall::Start(
     const Services& services, const ByteChain& request, MonotonicTime deadline,
     AnswerForm form, Admission::Ticket& ticket, size_t reserved, Done done) {
-  auto call = std::make_shared<InferCall>(services, request, deadline, form,
+  auto call =
+      std::make_shared<InferCall>(services, request, form, nullptr, deadline,
+                                  ticket, reserved, std::move(done));
+  call->Begin();
+  return call;
+}
+
+std::shared_ptr<InferCall> InferCall::Start(const Services& services,
+                                            InferForm& form,
+                                            MonotonicTime deadline,
+                                            Admission::Ticket& ticket,
+                                            size_t reserved, Done done) {
+  auto call = std::make_shared<InferCall>(services, ByteChain(),
+                                          AnswerForm::kUnary, &form, deadline,
                                           ticket, reserved, std::move(done));
   call->Begin();
   return call;
 }
 
 InferCall::InferCall(const Services& services, const ByteChain& request,
-                     MonotonicTime deadline, AnswerForm form,
-                     Admission::Ticket& ticket, size_t reserved, Done done)
+                     AnswerForm answer, InferForm* other,
+                     MonotonicTime deadline, Admission::Ticket& ticket,
+                     size_t reserved, Done done)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
-      form_(form),
       ticket_(ticket),
       reserved_(reserved),
       done_(std::move(done)),
-      request_(request) {}
+      form_(other != nullptr ? *other : grpc_.emplace(request, answer)) {}
 
 absl::Status InferCall::Scan() {
-  const size_t size = request_.bytes().size();
+  const size_t size = form_.request_bytes();
   if (size > reserved_) {
     RETURN_IF_ERROR(ticket_.Take(size - reserved_));
   } else {
     ticket_.Resize(ticket_.bytes() - (reserved_ - size));
   }
-  request_.Scan();
-  if (request_.has_too_many_fields()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "expected at most ", RequestReader::kMaxFields,
-        " inputs, outputs, parameters and texts in a message, got more"));
-  }
-  return ticket_.Take(request_.joined_bytes());
-}
-
-bool InferCall::TakesLong() const {
-  const MessageBytes& bytes = request_.bytes();
-  return request_.bytes_to_parse() > kQuickBytes ||
-         (bytes.size() > kQuickCopy &&
-          bytes.Contiguous(0, bytes.size()) == nullptr);
+  RETURN_IF_ERROR(form_.Scan());
+  return ticket_.Take(form_.copied_bytes());
 }
 
 absl::Status InferCall::Parse() {
-  if (request_.bytes_to_parse() == 0) return absl::OkStatus();
+  if (form_.parse_limit() == 0) return absl::OkStatus();
   const size_t held = ticket_.bytes();
-  RETURN_IF_ERROR(ticket_.Take(request_.parse_limit()));
-  const bool parsed = request_.Parse();
-  ticket_.Resize(held + request_.parsed_memory());
-  if (parsed) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("expected a serialised inference.ModelInferRequest, got ",
-                   request_.bytes().size(), " bytes that are none"));
+  RETURN_IF_ERROR(ticket_.Take(form_.parse_limit()));
+  absl::Status parsed = form_.Parse();
+  ticket_.Resize(held + form_.parsed_memory());
+  return parsed;
 }
 
 void InferCall::Begin() {
   absl::Status status = Scan();
-  if (status.ok() && TakesLong()) {
+  if (status.ok() && form_.TakesLong()) {
     services_.reader.Run(
         [self = shared_from_this()] { self->GoOn(self->Parse()); });
     return;
@@ -94,7 +91,7 @@ void InferCall::GoOn(const absl::Status& parsed) {
     Refuse(parsed);
     return;
   }
-  const RequestView& view = request_.view();
+  const RequestView& view = form_.view();
   absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
   absl::StatusOr<ModelHandle> handle =
       version.ok() ? services_.manager.Acquire(view.model_name, *version)
@@ -113,15 +110,15 @@ void InferCall::GoOn(const absl::Status& parsed) {
 
 void InferCall::ReleaseRequest(bool keep_id) {
   if (id_.has_value()) return;
-  id_.emplace(keep_id ? request_.view().id : std::string_view());
-  request_.Release();
+  id_.emplace(keep_id ? form_.view().id : std::string_view());
+  form_.Release();
 }
 
 absl::Status InferCall::Submit(const ModelHandle& handle) {
   RETURN_IF_ERROR(ticket_.Assign(handle.spec().name));
   ASSIGN_OR_RETURN(
       DecodedRequest decoded,
-      DecodeRequest(request_.view(), handle.spec(), services_.shared_memory,
+      DecodeRequest(form_.view(), handle.spec(), services_.shared_memory,
                     shared_from_this(),
                     [this](size_t bytes) { return ticket_.Take(bytes); }));
   outputs_ = std::move(decoded.outputs);
@@ -132,7 +129,7 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
       decoded.inputs.begin(), decoded.inputs.end(),
       [this](const Tensor& input) { return input.owner.get() == this; });
   if (copied) {
-    const size_t released = request_.bytes().size() + request_.joined_bytes();
+    const size_t released = form_.request_bytes() + form_.copied_bytes();
     ReleaseRequest(/*keep_id=*/true);
     ticket_.Resize(ticket_.bytes() - released + id_->size());
   }
@@ -167,17 +164,25 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
 void InferCall::HandOver(Result result) {
   std::shared_ptr<InferCall> self = std::move(self_);
   const bool others_wait = services_.submitted.fetch_sub(1) > 1;
-  if (!others_wait && !services_.completion.busy()) {
+  const bool takes_long = WritesLong(result);
+  if (!others_wait && !takes_long && !services_.completion.busy()) {
     End(std::move(result));
     return;
   }
   result_ = std::move(result);
-  services_.completion.Run(
+  CompletionThread& thread =
+      takes_long ? services_.reader : services_.completion;
+  thread.Run(
       [self = std::move(self)] { self->End(*std::move(self->result_)); });
 }
 
+bool InferCall::WritesLong(const Result& result) const {
+  return result.ok() &&
+         form_.AnswerLimit(outputs_, result->outputs) > kQuickAnswer;
+}
+
 absl::Status InferCall::WriteAnswer(const ModelSpec& spec, InferResult& result,
-                                    ByteChain& message) const {
+                                    ByteChain& message) {
   for (size_t i = 0; i < classes_.size(); ++i) {
     if (classes_[i] == 0) continue;
     Tensor& output = result.outputs[static_cast<size_t>(outputs_[i])];
@@ -185,8 +190,9 @@ absl::Status InferCall::WriteAnswer(const ModelSpec& spec, InferResult& result,
   }
   RETURN_IF_ERROR(WriteSharedOutputs(spec, shared_outputs_, outputs_,
                                      absl::MakeSpan(result.outputs)));
-  return EncodeResponse(spec, id_.has_value() ? *id_ : request_.view().id,
-                        outputs_, result.outputs, form_, message);
+  RETURN_IF_ERROR(ticket_.Take(form_.AnswerLimit(outputs_, result.outputs)));
+  return form_.Write(spec, id_.has_value() ? *id_ : form_.view().id, outputs_,
+                     result.outputs, message);
 }
 
 void InferCall::End(Result result) {
@@ -216,8 +222,7 @@ void InferCall::End(Result result) {
 // The request was refused, or its batch is over: nobody looks at its bytes any
 // more.
 void InferCall::Deliver(Answer& answer) {
-  ReleaseRequest(/*keep_id=*/form_ == AnswerForm::kStream &&
-                 !answer.status.ok());
+  ReleaseRequest(/*keep_id=*/form_.keeps_id() && !answer.status.ok());
   answer.id = *id_;
   ticket_.Resize(Admission::kCallBytes + answer.message.size());
   done_(answer);

@@ -23,7 +23,8 @@
 #include "models/model_manager.h"
 #include "rpc/admission.h"
 #include "rpc/completion_thread.h"
-#include "rpc/request_reader.h"
+#include "rpc/grpc_form.h"
+#include "rpc/infer_form.h"
 #include "rpc/response_encoder.h"
 #include "rpc/shared_memory.h"
 #include "rpc/tensor_codec.h"
@@ -70,11 +71,17 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
                                           AnswerForm form,
                                           Admission::Ticket& ticket,
                                           size_t reserved, Done done);
+  // The same in another form, which outlives the call of Done.
+  static std::shared_ptr<InferCall> Start(const Services& services,
+                                          InferForm& form,
+                                          MonotonicTime deadline,
+                                          Admission::Ticket& ticket,
+                                          size_t reserved, Done done);
 
-  // For Start.
+  // For Start. `other` null: the request is a message of gRPC's.
   InferCall(const Services& services, const ByteChain& request,
-            MonotonicTime deadline, AnswerForm form, Admission::Ticket& ticket,
-            size_t reserved, Done done);
+            AnswerForm answer, InferForm* other, MonotonicTime deadline,
+            Admission::Ticket& ticket, size_t reserved, Done done);
 
   // A request that reached no version has none to be counted under.
   static void CountRefusal(const Services& services,
@@ -88,16 +95,17 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
 
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Scan();
-  bool TakesLong() const;
   void GoOn(const absl::Status& parsed) ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Parse();
   absl::Status Submit(const ModelHandle& handle);
   void HandOver(Result result);
+  // Whether writing the answer would keep a loop for too long.
+  bool WritesLong(const Result& result) const;
   void End(Result result) ABSL_LOCKS_EXCLUDED(mu_);
   // The answer's bytes, of a run that gave outputs; some may go to clients'
   // memory.
   absl::Status WriteAnswer(const ModelSpec& spec, InferResult& result,
-                           ByteChain& message) const;
+                           ByteChain& message);
   void Refuse(const absl::Status& status);
   void Deliver(Answer& answer);
   absl::Status ClientStatus(const absl::Status& status);
@@ -106,14 +114,14 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   const Services& services_;
   const MonotonicTime arrival_;
   const MonotonicTime deadline_;
-  const AnswerForm form_;
   Admission::Ticket& ticket_;
   const size_t reserved_;
   const Done done_;
   std::atomic<bool> cancelled_ = false;
 
   // Written before the task is submitted, constant from then on.
-  RequestReader request_;
+  std::optional<GrpcForm> grpc_;  // empty: another form, of the caller's
+  InferForm& form_;
   std::optional<std::string> id_;  // set: the rest of the request is gone
   bool queued_ = false;
   OutputIndices outputs_;

@@ -18,6 +18,8 @@ class InferenceService {
  public:
   InferenceService(std::string version, const InferCall::Services& services);
 
+  const InferCall::Services& services() const { return services_; }
+
   // The methods refer to this object, which outlives their calls.
   void AddMethods(MethodTable& methods) const;
 

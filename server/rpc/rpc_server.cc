@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "rpc/completion_thread.h"
 #include "rpc/health_service.h"
+#include "rpc/http_service.h"
 #include "rpc/inference_service.h"
 #include "rpc/reflection_service.h"
 #include "rpc/shared_memory.h"
@@ -40,7 +41,9 @@ struct RpcServer::Impl {
             InferCall::Services{models, clock, metrics, completion, submitted,
                                 admission, reader, shared_memory.get()}),
         health([this](const std::string& service) { return Serves(service); },
-               &admission) {}
+               &admission),
+        methods(Methods()),
+        http(inference.services(), methods) {}
 
   MethodTable Methods();
   std::optional<bool> Serves(const std::string& service);
@@ -64,16 +67,19 @@ struct RpcServer::Impl {
   CompletionThread reader{"reader"};
   InferenceService inference;
   HealthService health;
+  const MethodTable methods;
+  const HttpService http;
   std::unique_ptr<WireServer> wire;
+  int http_port = 0;
 };
 
 MethodTable RpcServer::Impl::Methods() {
-  MethodTable methods;
-  inference.AddMethods(methods);
-  AddSharedMemoryMethods(methods, shared_memory.get());
-  health.AddMethods(methods);
-  AddReflection(methods, {kInferenceService, kHealthService}, &admission);
-  return methods;
+  MethodTable all;
+  inference.AddMethods(all);
+  AddSharedMemoryMethods(all, shared_memory.get());
+  health.AddMethods(all);
+  AddReflection(all, {kInferenceService, kHealthService}, &admission);
+  return all;
 }
 
 absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
@@ -86,12 +92,17 @@ absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
   wire_options.limits.stall_limit = options.stall_limit;
   wire_options.limits.max_message_bytes = MaxMessageBytes();
   wire_options.on_stall = OnStall();
-  ASSIGN_OR_RETURN(wire, WireServer::Start(
-                             wire_options,
-                             [methods = Methods()](Call& call) {
-                               return methods.NewHandler(call);
-                             },
-                             metrics, clock));
+  ASSIGN_OR_RETURN(
+      wire,
+      WireServer::Start(
+          wire_options, [this](Call& call) { return methods.NewHandler(call); },
+          metrics, clock));
+  if (options.http_address.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(http_port,
+                   wire->ListenHttp({"HTTP", options.http_address, options.tls,
+                                     [this](HttpCall& call) {
+                                       return http.NewHandler(call);
+                                     }}));
   return absl::OkStatus();
 }
 
@@ -127,10 +138,16 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   auto impl = std::make_unique<Impl>(options, manager, clock, metrics);
   RETURN_IF_ERROR(impl->StartWire(options, metrics, clock));
   log::Info("gRPC listens on {}, port {}", options.address, impl->wire->port());
+  if (!options.http_address.empty()) {
+    log::Info("HTTP listens on {}, port {}", options.http_address,
+              impl->http_port);
+  }
   return std::unique_ptr<RpcServer>(new RpcServer(std::move(impl)));
 }
 
 int RpcServer::port() const { return impl_->wire->port(); }
+
+int RpcServer::http_port() const { return impl_->http_port; }
 
 absl::StatusOr<FileDescriptor> RpcServer::Connect() {
   return impl_->wire->Connect();

@@ -1,5 +1,5 @@
-// The wire: Open Inference Protocol v2 with Triton's extensions, gRPC health
-// (Check and Watch) and reflection.
+// The wire: Open Inference Protocol v2 with Triton's extensions over gRPC and
+// over HTTP, gRPC health (Check and Watch) and reflection.
 //
 // Thread-safe.
 #pragma once
@@ -20,6 +20,8 @@ namespace stoker {
 
 struct RpcServerOptions {
   std::string address = "0.0.0.0:8001";  // port 0: any
+  // Of HTTP, likewise; empty: it is not offered.
+  std::string http_address;
   std::string server_version;
   // What requests that are not answered yet may hold together, of all models,
   // their answers included. A message may be half as large, and INT32_MAX.
@@ -47,6 +49,8 @@ class RpcServer {
   ~RpcServer();
 
   int port() const;
+  // 0: HTTP is not offered, or over a unix socket.
+  int http_port() const;
 
   // A connection for a client within the process, which needs no certificate.
   // UNAVAILABLE: no descriptors. Not after Shutdown.

@@ -5,46 +5,21 @@
 #include "rpc/status_mapping.h"
 
 namespace stoker {
-namespace {
-
-// What holds no more than the call itself does is not counted among the
-// messages that may never be whole: it always finds room beside them.
-constexpr size_t kAlwaysFits = Admission::kCallBytes;
-
-}  // namespace
-
-// A call takes memory when its message begins: one that has none yet costs
-// little, and the transport bounds how many there are. It is refused before any
-// of a large message is taken: no more than its first 64 KiB are read until
-// memory is reserved for it.
-CallStatus UnaryInfer::Reserve(size_t bytes) {
-  const size_t more =
-      bytes + (ticket_.bytes() == 0 ? Admission::kCallBytes : 0);
-  const absl::Status status =
-      bytes > kAlwaysFits ? ticket_.TakeIdle(Admission::Idle::kMessages, more)
-                          : ticket_.Take(more);
-  if (status.ok()) {
-    reserved_ += bytes;
-  } else {
-    InferCall::CountRefusal(services_, status);
-  }
-  return ToCallStatus(status);
-}
-
 void UnaryInfer::OnMessage(const ByteChain& message) {
-  ticket_.Busy();
-  infer_ = InferCall::Start(services_, message, call_.deadline(),
-                            AnswerForm::kUnary, ticket_, reserved_,
-                            [this](const InferCall::Answer& answer) {
-                              // Finished on a device thread, it could be gone
-                              // before that thread has left it.
-                              const auto keep = call_.shared_from_this();
-                              if (answer.status.ok()) {
-                                call_.Answer(answer.message);
-                              } else {
-                                call_.Finish(ToCallStatus(answer.status));
-                              }
-                            });
+  admission_.Busy();
+  infer_ =
+      InferCall::Start(services_, message, call_.deadline(), AnswerForm::kUnary,
+                       admission_.ticket(), admission_.reserved(),
+                       [this](const InferCall::Answer& answer) {
+                         // Finished on a device thread, it could be gone
+                         // before that thread has left it.
+                         const auto keep = call_.shared_from_this();
+                         if (answer.status.ok()) {
+                           call_.Answer(answer.message);
+                         } else {
+                           call_.Finish(ToCallStatus(answer.status));
+                         }
+                       });
 }
 
 void UnaryInfer::OnEndOfMessages() { call_.Finish(NoMessageStatus()); }

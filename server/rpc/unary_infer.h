@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "rpc/infer_admission.h"
 #include "rpc/infer_call.h"
 #include "wire/byte_chain.h"
 #include "wire/call.h"
@@ -12,19 +13,20 @@ namespace stoker {
 class UnaryInfer final : public CallHandler {
  public:
   UnaryInfer(const InferCall::Services& services, Call& call)
-      : services_(services), call_(call), ticket_(services.admission) {}
+      : services_(services), call_(call), admission_(services) {}
 
  private:
   void OnStart() override { call_.ReadSoon(); }
-  CallStatus Reserve(size_t bytes) override;
+  CallStatus Reserve(size_t bytes) override {
+    return admission_.Reserve(bytes);
+  }
   void OnMessage(const ByteChain& message) override;
   void OnEndOfMessages() override;
   void OnCancel() override;
 
   const InferCall::Services& services_;
   Call& call_;
-  Admission::Ticket ticket_;          // held until the answer is sent
-  size_t reserved_ = 0;               // in it, for the message
+  InferAdmission admission_;          // held until the answer is sent
   std::shared_ptr<InferCall> infer_;  // null until the message has arrived
 };
 

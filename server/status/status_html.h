@@ -2,7 +2,7 @@
 // fit for a telephone.
 #pragma once
 
-#include "metrics/page_server.h"
+#include "status/page.h"
 #include "status/status.h"
 
 namespace stoker {

@@ -25,9 +25,10 @@ constexpr char kUnix[] = "unix:";
 
 constexpr int kBacklog = 1024;
 
-absl::Status CannotListen(const std::string& address, const char* why) {
+absl::Status CannotListen(const std::string& protocol,
+                          const std::string& address, const char* why) {
   return absl::UnavailableError(
-      absl::StrCat("can't listen for gRPC on '", address,
+      absl::StrCat("can't listen for ", protocol, " on '", address,
                    "': expected host:port with a free port of this machine "
                    "(port 0: any), or unix:PATH: ",
                    why));
@@ -61,10 +62,12 @@ bool NobodyListens(const sockaddr_un& name) {
 }
 
 absl::StatusOr<FileDescriptor> Bound(const sockaddr* name, socklen_t size,
-                                     const std::string& address) {
+                                     const std::string& address,
+                                     const std::string& protocol) {
   FileDescriptor socket(
       ::socket(name->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.ok()) return CannotListen(address, std::strerror(errno));
+  if (!socket.ok())
+    return CannotListen(protocol, address, std::strerror(errno));
   const int on = 1;
   if (name->sa_family != AF_UNIX) {
     // Not SO_REUSEPORT: two servers on one port would each get some of the
@@ -78,7 +81,7 @@ absl::StatusOr<FileDescriptor> Bound(const sockaddr* name, socklen_t size,
   }
   if (bind(socket.get(), name, size) != 0 ||
       listen(socket.get(), kBacklog) != 0) {
-    return CannotListen(address, std::strerror(errno));
+    return CannotListen(protocol, address, std::strerror(errno));
   }
   return socket;
 }
@@ -102,12 +105,14 @@ void SetPort(addrinfo& entry, int port) {
   }
 }
 
-absl::StatusOr<ListeningSockets> ListenUnix(const std::string& address) {
+absl::StatusOr<ListeningSockets> ListenUnix(const std::string& address,
+                                            const std::string& protocol) {
   absl::StatusOr<sockaddr_un> name = UnixAddress(address);
   if (!name.ok()) return name.status();
   if (NobodyListens(*name)) unlink(name->sun_path);
   absl::StatusOr<FileDescriptor> socket =
-      Bound(reinterpret_cast<const sockaddr*>(&*name), sizeof(*name), address);
+      Bound(reinterpret_cast<const sockaddr*>(&*name), sizeof(*name), address,
+            protocol);
   if (!socket.ok()) return socket.status();
   ListeningSockets listening;
   listening.sockets.push_back(*std::move(socket));
@@ -121,11 +126,12 @@ absl::Status CheckListenAddress(const std::string& address) {
   return CheckHostPort(address);
 }
 
-absl::StatusOr<ListeningSockets> Listen(const std::string& address) {
+absl::StatusOr<ListeningSockets> Listen(const std::string& address,
+                                        const std::string& protocol) {
   if (const absl::Status bad = CheckListenAddress(address); !bad.ok()) {
     return bad;
   }
-  if (absl::StartsWith(address, kUnix)) return ListenUnix(address);
+  if (absl::StartsWith(address, kUnix)) return ListenUnix(address, protocol);
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -138,7 +144,7 @@ absl::StatusOr<ListeningSockets> Listen(const std::string& address) {
   if (const int error = getaddrinfo(
           host.c_str(), address.substr(colon + 1).c_str(), &hints, &found);
       error != 0) {
-    return CannotListen(address, gai_strerror(error));
+    return CannotListen(protocol, address, gai_strerror(error));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> entries(
       found, &freeaddrinfo);
@@ -148,7 +154,7 @@ absl::StatusOr<ListeningSockets> Listen(const std::string& address) {
     if (entry->ai_family != AF_INET && entry->ai_family != AF_INET6) continue;
     if (listening.port != 0) SetPort(*entry, listening.port);
     absl::StatusOr<FileDescriptor> socket =
-        Bound(entry->ai_addr, entry->ai_addrlen, address);
+        Bound(entry->ai_addr, entry->ai_addrlen, address, protocol);
     if (!socket.ok()) {
       failure = socket.status();
       continue;
@@ -157,7 +163,8 @@ absl::StatusOr<ListeningSockets> Listen(const std::string& address) {
     listening.sockets.push_back(*std::move(socket));
   }
   if (listening.sockets.empty()) {
-    return failure.ok() ? CannotListen(address, "no such address") : failure;
+    return failure.ok() ? CannotListen(protocol, address, "no such address")
+                        : failure;
   }
   return listening;
 }

@@ -24,6 +24,8 @@ struct ListeningSockets {
 // Binds every address that the host's name stands for. A unix socket that
 // nobody listens on any more is replaced. INVALID_ARGUMENT as above;
 // UNAVAILABLE where it can't be bound, with the system's reason.
-absl::StatusOr<ListeningSockets> Listen(const std::string& address);
+// `protocol`: what is spoken there, for people.
+absl::StatusOr<ListeningSockets> Listen(const std::string& address,
+                                        const std::string& protocol);
 
 }  // namespace stoker

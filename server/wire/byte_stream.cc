@@ -27,4 +27,6 @@ long SocketStream::Send(const iovec* pieces, int count) {
   return sent >= 0 ? sent : Outcome();
 }
 
+void SocketStream::EndSending() { shutdown(socket_.get(), SHUT_WR); }
+
 }  // namespace stoker

@@ -33,6 +33,9 @@ class ByteStream {
   virtual size_t LeastRoom() const { return 256; }
   // What Receive does next costs the thread more than copying does.
   virtual bool ShakesHands() const { return false; }
+  // Tells the peer that no more comes, where that can be told in a way of its
+  // own.
+  virtual void EndSending() {}
   // Bytes that it has taken wait for the socket.
   virtual bool OwesBytes() const { return false; }
 };
@@ -44,6 +47,7 @@ class SocketStream final : public ByteStream {
   int descriptor() const override { return socket_.get(); }
   long Receive(const iovec* pieces, int count) override;
   long Send(const iovec* pieces, int count) override;
+  void EndSending() override;
 
  private:
   const FileDescriptor socket_;

@@ -48,6 +48,11 @@ Connection::Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
   loop_.metrics().Opened();
 }
 
+std::unique_ptr<PeerConnection> Connection::Make(
+    WireLoop& loop, std::unique_ptr<ByteStream> stream, PeerTicket peer) {
+  return std::make_unique<Connection>(loop, std::move(stream), std::move(peer));
+}
+
 Connection::~Connection() {
   if (!over_) HangUp();
   nghttp2_session_del(session_);
@@ -60,7 +65,7 @@ void Connection::Begin() {
   watched_ = EPOLLIN;
   loop_.Watch(stream_->descriptor(), watched_, *this);
   if (stream_->ShakesHands()) {
-    Connection* const out = loop_.handshakes().Enter(*this);
+    PeerConnection* const out = loop_.handshakes().Enter(*this);
     if (out != nullptr) out->HangUp(Hangup::kHandshakes);
   }
   Touch();

@@ -1,8 +1,7 @@
 // One peer's HTTP/2: its frames in and out, its streams, and the bounds of
 // both.
 //
-// Used on its loop's thread only. Ends by HangUp, after which the loop deletes
-// it; its calls may live on without it.
+// Its calls may live on without it.
 #pragma once
 
 #include <nghttp2/nghttp2.h>
@@ -21,6 +20,7 @@
 #include "wire/loop.h"
 #include "wire/message_assembler.h"
 #include "wire/output_buffer.h"
+#include "wire/peer_connection.h"
 #include "wire/peers.h"
 #include "wire/progress.h"
 #include "wire/token_bucket.h"
@@ -30,31 +30,29 @@ namespace stoker {
 
 class StreamCall;
 
-class Connection final : public EventSource {
+class Connection final : public PeerConnection {
  public:
   // The loop outlives it.
   Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
              PeerTicket peer);
-  ~Connection();
+  ~Connection() override;
 
-  void Begin();
+  // Of a loop whose calls `loop.make_handler()` makes handlers for.
+  static std::unique_ptr<PeerConnection> Make(
+      WireLoop& loop, std::unique_ptr<ByteStream> stream, PeerTicket peer);
+
+  void Begin() override;
   void OnReady(uint32_t events) override;
-  // Its turn has come: goes on with its handshake.
-  void ShakeHands();
-  // Tells calls what happened to them, for at most that long, and sends what
-  // came of it. True: there is more to tell.
-  bool Serve(absl::Duration slice);
-  void Tick(MonotonicTime now);
-  // Takes no more calls; ends when the last is over.
-  void Drain();
-  // The server stops.
-  void StopCalls();
-  // At once; with a reason it is counted.
-  void HangUp();
-  void HangUp(Hangup reason);
+  void ShakeHands() override;
+  bool Serve(absl::Duration slice) override;
+  void Tick(MonotonicTime now) override;
+  void Drain() override;
+  void StopCalls() override;
+  void HangUp() override;
+  void HangUp(Hangup reason) override;
 
-  bool idle() const { return calls_.empty() && !over_; }
-  MonotonicTime last_heard() const { return heard_; }
+  bool idle() const override { return calls_.empty() && !over_; }
+  MonotonicTime last_heard() const override { return heard_; }
 
   // ---- for its calls
 

@@ -13,7 +13,7 @@
 
 namespace stoker {
 
-class Connection;
+class PeerConnection;
 
 class Handshakes {
  public:
@@ -22,20 +22,20 @@ class Handshakes {
   // One begins. Where there are too many, the one that has to make room: that
   // whose peer has been silent for longest, and where all wait for this side,
   // the one that came. Null: none.
-  Connection* Enter(Connection& connection);
+  PeerConnection* Enter(PeerConnection& connection);
   // Its peer has sent something. It has entered.
-  void Queue(Connection& connection);
+  void Queue(PeerConnection& connection);
   // The next of the queue, which waits for its peer again; null: none.
-  Connection* Next();
+  PeerConnection* Next();
   // It is over, either way. Idempotent.
-  void Leave(Connection& connection);
+  void Leave(PeerConnection& connection);
 
   // Whether somebody waits for this side.
   bool waiting() const { return !queue_.empty(); }
   size_t size() const { return places_.size(); }
 
  private:
-  using List = std::list<Connection*>;
+  using List = std::list<PeerConnection*>;
   struct Place {
     bool queued;
     List::iterator at;
@@ -44,7 +44,7 @@ class Handshakes {
   const size_t most_;
   List silent_;  // the first for longest
   List queue_;
-  absl::flat_hash_map<Connection*, Place> places_;
+  absl::flat_hash_map<PeerConnection*, Place> places_;
 };
 
 }  // namespace stoker

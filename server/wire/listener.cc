@@ -45,13 +45,13 @@ std::string AddressOf(const sockaddr_storage& name) {
 
 }  // namespace
 
-Listener::Listener(std::vector<FileDescriptor> sockets,
+Listener::Listener(std::vector<FileDescriptor> sockets, Protocol protocol,
                    const std::vector<std::unique_ptr<WireLoop>>& loops,
-                   Peers& peers, WireMetrics& metrics, TlsContext* tls)
-    : loops_(loops),
+                   Peers& peers, WireMetrics& metrics)
+    : protocol_(std::move(protocol)),
+      loops_(loops),
       peers_(peers),
       metrics_(metrics),
-      tls_(tls),
       reserve_(Spare()) {
   for (FileDescriptor& socket : sockets) {
     sockets_.push_back(std::make_unique<Socket>(*this, std::move(socket)));
@@ -102,12 +102,13 @@ bool Listener::AcceptOne(int descriptor) {
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
   std::unique_ptr<ByteStream> stream;
-  if (tls_ == nullptr) {
+  if (protocol_.tls == nullptr) {
     stream = std::make_unique<SocketStream>(std::move(socket));
   } else {
-    stream = std::make_unique<TlsStream>(std::move(socket), *tls_, peer.peer());
+    stream = std::make_unique<TlsStream>(std::move(socket), *protocol_.tls,
+                                         protocol_.alpn, peer.peer());
   }
-  loops_[next_loop_]->Adopt(std::move(stream), std::move(peer));
+  loops_[next_loop_]->Adopt(std::move(stream), std::move(peer), protocol_.make);
   next_loop_ = (next_loop_ + 1) % loops_.size();
   return true;
 }
@@ -133,9 +134,9 @@ void Listener::Complain(int error) {
   if (now < complain_again_) return;
   complain_again_ = now + kBetweenComplaints;
   log::Error(
-      "gRPC can't take a connection: {}; stoker_connections_ended_total "
+      "{} can't take a connection: {}; stoker_connections_ended_total "
       "counts them",
-      std::strerror(error));
+      protocol_.name, std::strerror(error));
 }
 
 }  // namespace stoker

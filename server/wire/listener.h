@@ -6,11 +6,13 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/monotonic_time.h"
 #include "wire/loop.h"
+#include "wire/peer_connection.h"
 #include "wire/peers.h"
 #include "wire/tls_context.h"
 #include "wire/wire_metrics.h"
@@ -19,10 +21,18 @@ namespace stoker {
 
 class Listener {
  public:
-  // All outlive it. The first loop does its work. `tls`: null without.
-  Listener(std::vector<FileDescriptor> sockets,
+  // What is spoken at its address.
+  struct Protocol {
+    std::string name;  // for people: "gRPC"
+    MakeConnection make;
+    TlsContext* tls = nullptr;  // null: plain text
+    TlsProtocol alpn = TlsProtocol::kH2;
+  };
+
+  // All outlive it. The first loop does its work.
+  Listener(std::vector<FileDescriptor> sockets, Protocol protocol,
            const std::vector<std::unique_ptr<WireLoop>>& loops, Peers& peers,
-           WireMetrics& metrics, TlsContext* tls);
+           WireMetrics& metrics);
   ~Listener();
 
   // Once, when the loops run.
@@ -48,10 +58,10 @@ class Listener {
   void OnFailure(int descriptor, int error);
   void Complain(int error);
 
+  const Protocol protocol_;
   const std::vector<std::unique_ptr<WireLoop>>& loops_;
   Peers& peers_;
   WireMetrics& metrics_;
-  TlsContext* const tls_;
   std::vector<std::unique_ptr<Socket>> sockets_;
   FileDescriptor reserve_;
   size_t next_loop_ = 0;

@@ -8,7 +8,6 @@
 #include <array>
 #include <utility>
 
-#include "wire/connection.h"
 #include "wire/stream_call.h"
 
 namespace stoker {
@@ -52,7 +51,7 @@ WireLoop::WireLoop(std::string name, const WireLimits& limits,
       scratch_(kScratchBytes) {}
 
 WireLoop::~WireLoop() {
-  for (Connection* connection : connections_) delete connection;
+  for (PeerConnection* connection : connections_) delete connection;
   BuryDead();
 }
 
@@ -131,7 +130,7 @@ void WireLoop::Turn(int timeout_ms) {
 void WireLoop::ServeHandshakes() {
   if (!handshakes_.waiting()) return;
   const MonotonicTime until = clock_.Now() + kHandshakeSlice;
-  while (Connection* const next = handshakes_.Next()) {
+  while (PeerConnection* const next = handshakes_.Next()) {
     next->ShakeHands();
     if (clock_.Now() >= until) return;
   }
@@ -140,7 +139,7 @@ void WireLoop::ServeHandshakes() {
 void WireLoop::ServeBusy() {
   const size_t connections = busy_.size();
   for (size_t i = 0; i < connections && !busy_.empty(); ++i) {
-    Connection* const connection = busy_.front();
+    PeerConnection* const connection = busy_.front();
     busy_.pop_front();
     if (connection->Serve(kSlice)) busy_.push_back(connection);
   }
@@ -153,26 +152,28 @@ void WireLoop::ServeBusy() {
 
 void WireLoop::Tick() {
   next_tick_ = now_ + tick_interval_;
-  for (Connection* connection : connections_) connection->Tick(now_);
+  for (PeerConnection* connection : connections_) connection->Tick(now_);
 }
 
-void WireLoop::Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer) {
-  Run([this, stream = std::move(stream), peer = std::move(peer)]() mutable {
+void WireLoop::Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer,
+                     const MakeConnection& make) {
+  Run([this, stream = std::move(stream), peer = std::move(peer),
+       &make]() mutable {
     if (draining_) return;
     if (peer.all() > limits_.max_connections && !CloseIdlest()) {
       metrics_.Count(Hangup::kLimit);
       return;
     }
-    auto* const connection =
-        new Connection(*this, std::move(stream), std::move(peer));
+    PeerConnection* const connection =
+        make(*this, std::move(stream), std::move(peer)).release();
     connections_.insert(connection);
     connection->Begin();
   });
 }
 
 bool WireLoop::CloseIdlest() {
-  Connection* idlest = nullptr;
-  for (Connection* connection : connections_) {
+  PeerConnection* idlest = nullptr;
+  for (PeerConnection* connection : connections_) {
     if (!connection->idle()) continue;
     if (idlest == nullptr || connection->last_heard() < idlest->last_heard()) {
       idlest = connection;
@@ -201,16 +202,18 @@ void WireLoop::Unwatch(int descriptor) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, descriptor, nullptr);
 }
 
-void WireLoop::Busy(Connection& connection) { busy_.push_back(&connection); }
+void WireLoop::Busy(PeerConnection& connection) {
+  busy_.push_back(&connection);
+}
 
-void WireLoop::Bury(Connection& connection) {
+void WireLoop::Bury(PeerConnection& connection) {
   dead_.push_back(&connection);
   busy_.erase(std::remove(busy_.begin(), busy_.end(), &connection),
               busy_.end());
 }
 
 void WireLoop::BuryDead() {
-  for (Connection* connection : dead_) {
+  for (PeerConnection* connection : dead_) {
     connections_.erase(connection);
     delete connection;
   }
@@ -239,7 +242,7 @@ void WireLoop::Drain() {
 
 void WireLoop::TellOfDrain() {
   draining_ = true;
-  for (Connection* connection : connections_) {
+  for (PeerConnection* connection : connections_) {
     connection->Drain();
     connection->StopCalls();
   }
@@ -247,7 +250,7 @@ void WireLoop::TellOfDrain() {
 
 void WireLoop::CancelCalls() {
   // A connection that is over leaves the set only when the turn ends.
-  for (Connection* connection : connections_) connection->HangUp();
+  for (PeerConnection* connection : connections_) connection->HangUp();
 }
 
 bool WireLoop::AwaitCalls(MonotonicTime deadline) {

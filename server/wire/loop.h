@@ -25,22 +25,13 @@
 #include "wire/call.h"
 #include "wire/handshakes.h"
 #include "wire/limits.h"
+#include "wire/peer_connection.h"
 #include "wire/peers.h"
 #include "wire/wire_metrics.h"
 
 namespace stoker {
 
-class Connection;
 class StreamCall;
-
-// What a descriptor's events are told to.
-class EventSource {
- public:
-  virtual void OnReady(uint32_t events) = 0;
-
- protected:
-  ~EventSource() = default;
-};
 
 class WireLoop {
  public:
@@ -53,7 +44,8 @@ class WireLoop {
 
   void Start();
   // Takes a connection that was accepted. Any thread, until Join.
-  void Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer);
+  void Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer,
+             const MakeConnection& make);
   // Runs `work` on the thread, soon, in the order of the calls. Any thread,
   // also the loop's own.
   void Run(absl::AnyInvocable<void()> work) ABSL_LOCKS_EXCLUDED(mu_);
@@ -90,9 +82,9 @@ class WireLoop {
   void Unwatch(int descriptor);
 
   // There is something to do for it, besides its socket's events.
-  void Busy(Connection& connection);
+  void Busy(PeerConnection& connection);
   // It is over; deleted at the end of the turn.
-  void Bury(Connection& connection);
+  void Bury(PeerConnection& connection);
   // Something happens to a call whose connection is over.
   void Deliver(std::shared_ptr<StreamCall> call);
   Handshakes& handshakes() { return handshakes_; }
@@ -139,9 +131,9 @@ class WireLoop {
   MonotonicTime next_tick_;
   bool draining_ = false;
   bool ending_ = false;
-  absl::flat_hash_set<Connection*> connections_;  // owned
-  std::deque<Connection*> busy_;
-  std::vector<Connection*> dead_;
+  absl::flat_hash_set<PeerConnection*> connections_;  // owned
+  std::deque<PeerConnection*> busy_;
+  std::vector<PeerConnection*> dead_;
   std::deque<std::shared_ptr<StreamCall>> orphans_;
   Handshakes handshakes_;
   Waiting waiting_;                // the first has waited for longest

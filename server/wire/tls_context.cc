@@ -21,8 +21,11 @@ namespace {
 
 constexpr absl::Duration kBetweenTlsComplaints = absl::Seconds(10);
 
-// "\2h2": as it stands in a hello.
-constexpr unsigned char kProtocol[] = {2, 'h', '2'};
+// As they stand in a hello.
+constexpr unsigned char kH2[] = {2, 'h', '2'};
+constexpr unsigned char kHttp1[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
+
+bool SpeaksH2(const SSL* ssl) { return SSL_get_app_data(ssl) == kH2; }
 
 const char* Name(TlsFailure reason) {
   switch (reason) {
@@ -60,18 +63,21 @@ int CheckHello(SSL* ssl, int* alert, void*) {
   size_t size = 0;
   if (SSL_client_hello_get0_ext(
           ssl, TLSEXT_TYPE_application_layer_protocol_negotiation, &offered,
-          &size) == 1) {
+          &size) == 1 ||
+      !SpeaksH2(ssl)) {
     return SSL_CLIENT_HELLO_SUCCESS;
   }
   *alert = SSL_AD_NO_APPLICATION_PROTOCOL;
   return SSL_CLIENT_HELLO_ERROR;
 }
 
-int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* size,
+int ChooseProtocol(SSL* ssl, const unsigned char** chosen, unsigned char* size,
                    const unsigned char* offered, unsigned int offered_size,
                    void*) {
   unsigned char* found = nullptr;
-  if (SSL_select_next_proto(&found, size, kProtocol, sizeof(kProtocol), offered,
+  const bool h2 = SpeaksH2(ssl);
+  if (SSL_select_next_proto(&found, size, h2 ? kH2 : kHttp1,
+                            h2 ? sizeof(kH2) : sizeof(kHttp1), offered,
                             offered_size) != OPENSSL_NPN_NEGOTIATED) {
     return SSL_TLSEXT_ERR_ALERT_FATAL;
   }
@@ -206,9 +212,16 @@ void TlsContext::Look() {
   log::Error("TLS: the certificate of before stays in use: {}", text);
 }
 
-SSL* TlsContext::NewConnection() {
-  absl::MutexLock lock(&mu_);
-  return SSL_new(context_.get());
+SSL* TlsContext::NewConnection(TlsProtocol protocol) {
+  SSL* ssl = nullptr;
+  {
+    absl::MutexLock lock(&mu_);
+    ssl = SSL_new(context_.get());
+  }
+  if (ssl != nullptr && protocol == TlsProtocol::kH2) {
+    SSL_set_app_data(ssl, const_cast<unsigned char*>(kH2));
+  }
+  return ssl;
 }
 
 void TlsContext::OnFailure(TlsFailure reason, const std::string& peer,

@@ -39,6 +39,12 @@ struct TlsOptions {
   bool only_1_3 = false;  // else 1.2 too
 };
 
+// What is spoken over a connection once it is encrypted.
+enum class TlsProtocol {
+  kH2,     // and the client has to say so
+  kHttp1,  // which is also what a client means that says nothing
+};
+
 // Whether a name of a certificate is one that `pattern` stands for. Letters of
 // either case are the same.
 bool MatchesName(std::string_view pattern, std::string_view name);
@@ -57,7 +63,7 @@ class TlsContext {
 
   // A connection's state that waits for a client's hello; null: no memory. The
   // caller frees it.
-  ssl_st* NewConnection() ABSL_LOCKS_EXCLUDED(mu_);
+  ssl_st* NewConnection(TlsProtocol protocol) ABSL_LOCKS_EXCLUDED(mu_);
   // Counts, and says so at a bounded rate. `peer`: its address.
   void OnFailure(TlsFailure reason, const std::string& peer,
                  const std::string& detail);

@@ -112,11 +112,15 @@ void TlsStream::OnMessage(int sent, int, int type, const void*, size_t, SSL*,
   }
 }
 
-TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls, std::string peer)
-    : socket_(std::move(socket)), tls_(tls), peer_(std::move(peer)) {}
+TlsStream::TlsStream(FileDescriptor socket, TlsContext& tls,
+                     TlsProtocol protocol, std::string peer)
+    : socket_(std::move(socket)),
+      tls_(tls),
+      protocol_(protocol),
+      peer_(std::move(peer)) {}
 
 bool TlsStream::Prepare() {
-  ssl_.reset(tls_.NewConnection());
+  ssl_.reset(tls_.NewConnection(protocol_));
   BIO* const bio = BIO_new(Method());
   if (ssl_ == nullptr || bio == nullptr) {
     BIO_free(bio);

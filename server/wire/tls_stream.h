@@ -20,7 +20,8 @@ namespace stoker {
 class TlsStream final : public ByteStream {
  public:
   // `tls` outlives it. `peer`: its address, for what is said of it.
-  TlsStream(FileDescriptor socket, TlsContext& tls, std::string peer);
+  TlsStream(FileDescriptor socket, TlsContext& tls, TlsProtocol protocol,
+            std::string peer);
   ~TlsStream() override;
 
   int descriptor() const override { return socket_.get(); }
@@ -59,6 +60,7 @@ class TlsStream final : public ByteStream {
 
   const FileDescriptor socket_;
   TlsContext& tls_;
+  const TlsProtocol protocol_;
   const std::string peer_;
   std::unique_ptr<SSL, Free> ssl_;
   bool done_ = false;  // the handshake

@@ -50,8 +50,8 @@ void WireMetrics::ComplainOfTls(MonotonicTime now) {
     return;
   }
   log::Warn(
-      "a client speaks TLS to the gRPC port, which has no --tls-certificate; "
-      "stoker_connections_ended_total counts them");
+      "a client speaks TLS to a port without it: there is no "
+      "--tls-certificate; stoker_connections_ended_total counts them");
 }
 
 WireMetrics::WireMetrics(MetricRegistry& metrics)

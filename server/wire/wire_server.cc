@@ -14,6 +14,8 @@
 #include "base/status_macros.h"
 #include "wire/address.h"
 #include "wire/byte_stream.h"
+#include "wire/connection.h"
+#include "wire/http_connection.h"
 #include "wire/listener.h"
 #include "wire/loop.h"
 #include "wire/peers.h"
@@ -44,27 +46,51 @@ WireServer::WireServer(const WireOptions& options, MakeHandler make_handler,
       make_handler_(std::move(make_handler)),
       clock_(clock),
       metrics_(std::make_unique<WireMetrics>(metrics)),
-      peers_(std::make_unique<Peers>()) {
+      peers_(std::make_unique<Peers>()),
+      make_connection_(&Connection::Make) {
   for (int i = 0; i < options_.loops; ++i) {
     loops_.push_back(std::make_unique<WireLoop>(
-        absl::StrCat("rpc-", i), Fitted(options_.limits), make_handler_,
-        *metrics_, options_.on_stall, clock_));
+        absl::StrCat(options_.name, "-", i), Fitted(options_.limits),
+        make_handler_, *metrics_, options_.on_stall, clock_));
   }
 }
 
 absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
     const WireOptions& options, MakeHandler make_handler,
     MetricRegistry& metrics, Clock& clock) {
-  ASSIGN_OR_RETURN(ListeningSockets listening, Listen(options.address));
+  ListeningSockets listening;
+  if (!options.address.empty()) {
+    ASSIGN_OR_RETURN(listening, Listen(options.address, "gRPC"));
+  }
   std::unique_ptr<WireServer> server(
       new WireServer(options, std::move(make_handler), metrics, clock));
   server->port_ = listening.port;
-  server->listener_ = std::make_unique<Listener>(
-      std::move(listening.sockets), server->loops_, *server->peers_,
-      *server->metrics_, options.tls);
   for (const auto& loop : server->loops_) loop->Start();
-  server->listener_->Open();
+  if (options.address.empty()) return server;
+  server->AddListener(std::make_unique<Listener>(
+      std::move(listening.sockets),
+      Listener::Protocol{"gRPC", server->make_connection_, options.tls,
+                         TlsProtocol::kH2},
+      server->loops_, *server->peers_, *server->metrics_));
   return server;
+}
+
+absl::StatusOr<int> WireServer::ListenHttp(const HttpOptions& options) {
+  ASSIGN_OR_RETURN(ListeningSockets listening,
+                   Listen(options.address, options.name));
+  AddListener(std::make_unique<Listener>(
+      std::move(listening.sockets),
+      Listener::Protocol{options.name,
+                         HttpConnection::Maker(options.make_handler),
+                         options.tls, TlsProtocol::kHttp1},
+      loops_, *peers_, *metrics_));
+  return listening.port;
+}
+
+void WireServer::AddListener(std::unique_ptr<Listener> listener) {
+  absl::MutexLock lock(&mu_);
+  listeners_.push_back(std::move(listener));
+  listeners_.back()->Open();
 }
 
 WireServer::~WireServer() { Shutdown(MonotonicTime::InfinitePast()); }
@@ -77,17 +103,17 @@ absl::StatusOr<FileDescriptor> WireServer::Connect() {
         absl::StrCat("socketpair: ", std::strerror(errno)));
   }
   loops_.front()->Adopt(std::make_unique<SocketStream>(FileDescriptor(ends[0])),
-                        peers_->Enter(""));
+                        peers_->Enter(""), make_connection_);
   return FileDescriptor(ends[1]);
 }
 
 void WireServer::Shutdown(MonotonicTime deadline) {
   absl::MutexLock lock(&mu_);
-  if (is_shut_down_ || listener_ == nullptr) return;
+  if (is_shut_down_) return;
   is_shut_down_ = true;
   absl::Notification closed;
-  loops_.front()->Run([&] {
-    listener_->Close();
+  loops_.front()->Run([&closed, &listeners = listeners_] {
+    for (const auto& listener : listeners) listener->Close();
     closed.Notify();
   });
   closed.WaitForNotification();

@@ -1,5 +1,6 @@
 // A gRPC server over HTTP/2: an address, its loops, and who makes a call's
-// handler. Knows no methods and no messages.
+// handler; and what else these loops serve, over HTTP/1.1. Knows no methods and
+// no messages.
 //
 // Thread-safe once started.
 #pragma once
@@ -16,7 +17,9 @@
 #include "base/file_descriptor.h"
 #include "metrics/metrics.h"
 #include "wire/call.h"
+#include "wire/http_call.h"
 #include "wire/limits.h"
+#include "wire/peer_connection.h"
 
 namespace stoker {
 
@@ -27,14 +30,24 @@ class WireLoop;
 class WireMetrics;
 
 struct WireOptions {
-  std::string address;  // "host:port", port 0: any; "unix:PATH"
-  int loops = 1;        // threads
+  std::string name = "rpc";  // of its threads
+  // "host:port", port 0: any; "unix:PATH"; empty: gRPC is not spoken.
+  std::string address;
+  int loops = 1;  // threads
   // Null: connections are plain text. Outlives the server.
   TlsContext* tls = nullptr;
   WireLimits limits;
   // Called for each call that ends because its client doesn't send or take what
   // is due; on its loop.
   std::function<void()> on_stall = [] {};
+};
+
+// Another address of such a server, where HTTP/1.1 is spoken.
+struct HttpOptions {
+  std::string name;     // for people: "HTTP"
+  std::string address;  // as above
+  TlsContext* tls = nullptr;
+  MakeHttpHandler make_handler;
 };
 
 class WireServer {
@@ -50,6 +63,11 @@ class WireServer {
   // 0 of a unix socket.
   int port() const { return port_; }
 
+  // Serves another address with the same loops: their limits hold for both
+  // together. Its port, 0 of a unix socket; as Start. Before Shutdown.
+  absl::StatusOr<int> ListenHttp(const HttpOptions& options)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // A connection from within the process, without TLS and past the limits; the
   // client's end, which doesn't block. UNAVAILABLE: no descriptors. Not after
   // Shutdown.
@@ -62,17 +80,19 @@ class WireServer {
  private:
   WireServer(const WireOptions& options, MakeHandler make_handler,
              MetricRegistry& metrics, Clock& clock);
+  void AddListener(std::unique_ptr<Listener> listener) ABSL_LOCKS_EXCLUDED(mu_);
 
   const WireOptions options_;
   const MakeHandler make_handler_;
   Clock& clock_;
   const std::unique_ptr<WireMetrics> metrics_;
   const std::unique_ptr<Peers> peers_;
+  const MakeConnection make_connection_;  // of gRPC
   std::vector<std::unique_ptr<WireLoop>> loops_;
-  std::unique_ptr<Listener> listener_;
   int port_ = 0;
 
   absl::Mutex mu_;  // held while shutting down: one does, the others wait
+  std::vector<std::unique_ptr<Listener>> listeners_ ABSL_GUARDED_BY(mu_);
   bool is_shut_down_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -294,11 +294,11 @@ def test_everything_is_there() -> None:
     assert scaler["scaleTargetRef"]["name"] == one(objects, "Deployment")["metadata"]["name"]
     adapter = yaml.safe_load((REPOSITORY / "deploy/monitoring/prometheus/adapter.yaml").read_text())
     assert scaler["metrics"][0]["pods"]["metric"]["name"] == adapter["rules"][0]["name"]["as"]
-    assert {port["name"] for port in server(objects)["ports"]} == {"grpc", "metrics"}
+    assert {port["name"] for port in server(objects)["ports"]} == {"grpc", "http1", "metrics"}
     assert one(objects, "ServiceMonitor")["spec"]["endpoints"][0]["port"] == "metrics"
     policy = one(objects, "NetworkPolicy")["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    assert [rule["ports"][0]["port"] for rule in policy["ingress"]] == [8001, 8002]
+    assert [[port["port"] for port in rule["ports"]] for rule in policy["ingress"]] == [[8001, 8000], [8002]]
     assert all("from" in rule for rule in policy["ingress"])
     closed = one(render("one-value"), "NetworkPolicy")["spec"]
     assert closed["egress"] == []

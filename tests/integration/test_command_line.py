@@ -60,6 +60,8 @@ def taken() -> Iterator[str]:
         "--listen=127.0.0.1",
         "--listen=127.0.0.1:70000",
         "--metrics-listen=:80",
+        "--http-listen=127.0.0.1",
+        "--metrics-tls",
         "--cache=",
         "--no-compile=perhaps",
     ],
@@ -99,8 +101,10 @@ def test_the_cache_is_nobody_elses_to_write(tmp_path: Path) -> None:
 
 def test_ports_that_are_taken(usable, taken: str) -> None:
     free = "127.0.0.1:0"
-    expect_refusal(1, ("gRPC", taken), *usable, f"--listen={taken}", f"--metrics-listen={free}")
-    expect_refusal(1, ("metrics", taken), *usable, f"--listen={free}", f"--metrics-listen={taken}")
+    flags = {"gRPC": "--listen", "HTTP": "--http-listen", "metrics": "--metrics-listen"}
+    for wrong in flags:
+        addresses = [f"{flag}={taken if name == wrong else free}" for name, flag in flags.items()]
+        expect_refusal(1, (wrong, taken), *usable, *addresses)
 
 
 def test_help_and_version() -> None:

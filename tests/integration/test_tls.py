@@ -299,7 +299,7 @@ def test_tls_to_a_port_without(tmp_path: Path, repository: Callable[..., Path]) 
                 context.verify_mode = ssl.CERT_NONE
                 context.wrap_socket(plain)
         assert daemon.metric("stoker_connections_ended_total", reason="tls") == 5
-        assert daemon.log().count("speaks TLS to the gRPC port") == 1
+        assert daemon.log().count("speaks TLS to a port without") == 1
         daemon.wait_ready()
 
 
@@ -328,9 +328,8 @@ def test_an_open_port_is_warned_of(
     tmp_path: Path, repository: Callable[..., Path], address: str, warned: bool
 ) -> None:
     listen = f"{address}{tmp_path / 'socket'}" if address == "unix:" else address
-    line = command(
-        repository("identity"), tmp_path, "--no-compile", f"--listen={listen}", "--metrics-listen=127.0.0.1:0"
-    )
+    others = ("--metrics-listen=127.0.0.1:0", "--http-listen=127.0.0.1:0")
+    line = command(repository("identity"), tmp_path, "--no-compile", f"--listen={listen}", *others)
     with ServerProcess(line, tmp_path / "log", grace_seconds=0) as process:
         process.logged(LISTENING, 60)
         assert ("--tls-certificate" in process.log()) == warned

@@ -199,7 +199,7 @@ def test_cold_start_measures_every_phase(tmp_path: Path) -> None:
         sys.executable, "-m", "loadtest.benchmarks.cold_start", "--model", "tokens", "--size", "ids.1,mask.1=8",
         "--range", "ids=0:99", "--runs", "2", "--cold", "--no-compiled", "--output", tmp_path / "cold.json", "--",
         STOKERD, "--model-repository", tmp_path / "models", "--cache={cache}", "--listen=127.0.0.1:{port}",
-        "--metrics-listen=127.0.0.1:{metrics_port}", "--no-compile",
+        "--metrics-listen=127.0.0.1:{metrics_port}", "--http-listen=none", "--no-compile",
     ]  # fmt: skip
     done = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=SECONDS, cwd=REPO)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -215,7 +215,7 @@ def test_neighbours_and_quotas_are_measured(tmp_path: Path) -> None:
     models.write("tokens", tmp_path / "models")
     server = shlex.join([
         str(STOKERD), f"--model-repository={tmp_path / 'models'}", "--cache={cache}", "--no-compile",
-        "--listen=127.0.0.1:{port}", "--metrics-listen=127.0.0.1:{metrics_port}",
+        "--listen=127.0.0.1:{port}", "--metrics-listen=127.0.0.1:{metrics_port}", "--http-listen=none",
     ])  # fmt: skip
     command = [
         sys.executable, "-m", "loadtest.benchmarks.neighbours", "--model=tokens", "--size=ids.0,mask.0=1",

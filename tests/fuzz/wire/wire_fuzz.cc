@@ -14,6 +14,7 @@
 #include "base/file_descriptor.h"
 #include "metrics/metrics.h"
 #include "wire/byte_stream.h"
+#include "wire/connection.h"
 #include "wire/loop.h"
 
 namespace stoker {
@@ -90,8 +91,9 @@ WireOutcome FuzzWire(const uint8_t* data, size_t size) {
   Hold(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0,
        "expected a pair of sockets");
   FileDescriptor peer(pair[0]);
+  const MakeConnection grpc = &Connection::Make;
   loop.Adopt(std::make_unique<SocketStream>(FileDescriptor(pair[1])),
-             peers.Enter(""));
+             peers.Enter(""), grpc);
   std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   bytes.append("\0\0\0\4\0\0\0\0\0", 9);
   bytes.append(reinterpret_cast<const char*>(data), std::min(size, kMaxInput));

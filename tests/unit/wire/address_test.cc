@@ -17,7 +17,8 @@ TEST(Address, WhatIsNone) {
   for (const char* wrong :
        {"", "8001", ":8001", "localhost", "127.0.0.1:65536", "127.0.0.1:-1",
         "127.0.0.1:http", "unix:", "unix"}) {
-    EXPECT_EQ(Listen(wrong).status().code(), absl::StatusCode::kInvalidArgument)
+    EXPECT_EQ(Listen(wrong, "gRPC").status().code(),
+              absl::StatusCode::kInvalidArgument)
         << wrong;
   }
   const std::string too_long = "unix:/" + std::string(108, 'x');
@@ -27,17 +28,17 @@ TEST(Address, WhatIsNone) {
 
 TEST(Address, AnyPortOfEachFamily) {
   for (const char* address : {"127.0.0.1:0", "localhost:0", "0.0.0.0:0"}) {
-    const absl::StatusOr<ListeningSockets> listening = Listen(address);
+    const absl::StatusOr<ListeningSockets> listening = Listen(address, "gRPC");
     ASSERT_TRUE(listening.ok()) << address << ": " << listening.status();
     EXPECT_GT(listening->port, 0) << address;
   }
 }
 
 TEST(Address, APortIsNobodyElses) {
-  const absl::StatusOr<ListeningSockets> first = Listen("127.0.0.1:0");
+  const absl::StatusOr<ListeningSockets> first = Listen("127.0.0.1:0", "gRPC");
   ASSERT_TRUE(first.ok());
   const std::string taken = "127.0.0.1:" + std::to_string(first->port);
-  const absl::Status second = Listen(taken).status();
+  const absl::Status second = Listen(taken, "gRPC").status();
   EXPECT_EQ(second.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.message()), HasSubstr(taken));
   EXPECT_THAT(std::string(second.message()), HasSubstr("in use"));
@@ -46,12 +47,12 @@ TEST(Address, APortIsNobodyElses) {
 TEST(Address, ASocketLeftBehindIsReplacedAndOneInUseIsNot) {
   const TempFolder folder;
   const std::string path = folder / "grpc.sock";
-  { ASSERT_TRUE(Listen("unix:" + path).ok()); }
+  { ASSERT_TRUE(Listen("unix:" + path, "gRPC").ok()); }
   EXPECT_TRUE(std::filesystem::exists(path));
-  const absl::StatusOr<ListeningSockets> again = Listen("unix:" + path);
+  const absl::StatusOr<ListeningSockets> again = Listen("unix:" + path, "gRPC");
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->port, 0);
-  EXPECT_EQ(Listen("unix:" + path).status().code(),
+  EXPECT_EQ(Listen("unix:" + path, "gRPC").status().code(),
             absl::StatusCode::kUnavailable);
 }
 
@@ -59,7 +60,7 @@ TEST(Address, AFileIsNotReplaced) {
   const TempFolder folder;
   const std::string path = folder / "precious";
   std::filesystem::create_directory(path);
-  EXPECT_EQ(Listen("unix:" + path).status().code(),
+  EXPECT_EQ(Listen("unix:" + path, "gRPC").status().code(),
             absl::StatusCode::kUnavailable);
   EXPECT_TRUE(std::filesystem::exists(path));
 }

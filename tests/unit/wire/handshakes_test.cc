@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "wire/connection.h"
+#include "wire/peer_connection.h"
 
 namespace stoker {
 namespace {
@@ -13,13 +13,14 @@ namespace {
 // Handshakes tells connections apart, and does nothing with them.
 class HandshakesTest : public ::testing::Test {
  protected:
-  Connection& Peer(size_t i) {
-    return *reinterpret_cast<Connection*>(places_.data() +
-                                          i * alignof(Connection));
+  PeerConnection& Peer(size_t i) {
+    return *reinterpret_cast<PeerConnection*>(places_.data() +
+                                              i * alignof(PeerConnection));
   }
 
  private:
-  alignas(Connection) std::array<char, 8 * alignof(Connection)> places_ = {};
+  alignas(PeerConnection)
+      std::array<char, 8 * alignof(PeerConnection)> places_ = {};
 };
 
 TEST_F(HandshakesTest, InTheOrderInWhichTheyCame) {

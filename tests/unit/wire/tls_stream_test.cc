@@ -57,7 +57,8 @@ class TlsStreamTest : public ::testing::Test {
     if (buffer > 0) {
       setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
     }
-    return {std::make_unique<TlsStream>(FileDescriptor(ends[0]), Tls(), "peer"),
+    return {std::make_unique<TlsStream>(FileDescriptor(ends[0]), Tls(),
+                                        TlsProtocol::kH2, "peer"),
             FileDescriptor(ends[1])};
   }
 

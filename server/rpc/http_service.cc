@@ -1,0 +1,398 @@
+#include "rpc/http_service.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/json_field.h"
+#include "base/json_text.h"
+#include "open_inference.pb.h"
+#include "rpc/error_text.h"
+#include "rpc/http_infer.h"
+#include "rpc/http_method.h"
+#include "rpc/message_json.h"
+
+namespace stoker {
+namespace {
+
+// What a pattern's parts in braces stand for in a path.
+using Names = std::map<std::string, std::string>;
+using Build = std::function<absl::StatusOr<std::string>(const Names& names,
+                                                        std::string_view body)>;
+
+std::string Named(const Names& names, const char* what) {
+  const auto found = names.find(what);
+  return found == names.end() ? "" : found->second;
+}
+
+HttpAnswer Json(const std::string& text, int status = 200) {
+  HttpAnswer answer;
+  answer.status = status;
+  answer.body = ByteChain::Copy(text);
+  return answer;
+}
+
+// ---- requests
+
+// Methods that take no more than what the path says.
+template <typename Message>
+absl::StatusOr<std::string> Nothing(const Names&, std::string_view) {
+  return Message().SerializeAsString();
+}
+template <typename Message>
+absl::StatusOr<std::string> OfVersion(const Names& names, std::string_view) {
+  Message message;
+  message.set_name(Named(names, "model"));
+  message.set_version(Named(names, "version"));
+  return message.SerializeAsString();
+}
+template <typename Message>
+absl::StatusOr<std::string> OfRegion(const Names& names, std::string_view) {
+  Message message;
+  message.set_name(Named(names, "region"));
+  return message.SerializeAsString();
+}
+
+// An empty body is as good as an empty object.
+absl::StatusOr<nlohmann::json> ObjectOf(std::string_view body) {
+  nlohmann::json json = ReadJson(body.empty() ? "{}" : body);
+  if (json.is_object()) return json;
+  return absl::InvalidArgumentError(
+      "failed to parse the request JSON buffer: expected an object");
+}
+
+absl::StatusOr<std::string> IndexRequest(const Names&, std::string_view body) {
+  absl::StatusOr<nlohmann::json> json = ObjectOf(body);
+  if (!json.ok()) return json.status();
+  inference::RepositoryIndexRequest message;
+  const nlohmann::json& ready = Field(*json, "ready");
+  if (ready.is_boolean()) message.set_ready(ready.get<bool>());
+  return message.SerializeAsString();
+}
+
+template <typename Message>
+absl::StatusOr<std::string> OfModel(const Names& names, std::string_view body) {
+  absl::StatusOr<nlohmann::json> json = ObjectOf(body);
+  if (!json.ok()) return json.status();
+  Message message;
+  message.set_model_name(Named(names, "model"));
+  const nlohmann::json& parameters = Field(*json, "parameters");
+  for (auto it = parameters.begin(); it != parameters.end(); ++it) {
+    if (!parameters.is_object()) break;
+    inference::ModelRepositoryParameter& out =
+        (*message.mutable_parameters())[it.key()];
+    if (it->is_boolean()) {
+      out.set_bool_param(it->template get<bool>());
+    } else if (it->is_number_integer()) {
+      out.set_int64_param(it->template get<int64_t>());
+    } else if (it->is_string()) {
+      out.set_string_param(it->template get<std::string>());
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter '", Excerpt(it.key()),
+          "' has invalid type. It should be either 'int', 'bool', or "
+          "'string'."));
+    }
+  }
+  return message.SerializeAsString();
+}
+
+absl::StatusOr<std::string> Register(const Names& names,
+                                     std::string_view body) {
+  absl::StatusOr<nlohmann::json> json = ObjectOf(body);
+  if (!json.ok()) return json.status();
+  inference::SystemSharedMemoryRegisterRequest message;
+  message.set_name(Named(names, "region"));
+  const nlohmann::json& key = Field(*json, "key");
+  const nlohmann::json& offset = Field(*json, "offset");
+  const nlohmann::json& size = Field(*json, "byte_size");
+  if (!key.is_string() || !size.is_number_unsigned() ||
+      !(offset.is_null() || offset.is_number_unsigned())) {
+    return absl::InvalidArgumentError(
+        "Unable to parse the region: expected a string 'key' and integers "
+        "'byte_size' and 'offset' from 0");
+  }
+  message.set_key(key.get<std::string>());
+  message.set_byte_size(size.get<uint64_t>());
+  if (!offset.is_null()) message.set_offset(offset.get<uint64_t>());
+  return message.SerializeAsString();
+}
+
+// ---- answers
+
+template <typename Message>
+Message Parsed(const std::string& bytes) {
+  Message message;
+  message.ParseFromString(bytes);
+  return message;
+}
+
+template <typename Message>
+HttpAnswer AsJson(const std::string& bytes) {
+  return Json(MessageJson(Parsed<Message>(bytes)));
+}
+HttpAnswer Config(const std::string& bytes) {
+  return Json(
+      MessageJson(Parsed<inference::ModelConfigResponse>(bytes).config()));
+}
+HttpAnswer IndexJson(const std::string& bytes) {
+  return Json(
+      FieldJson(Parsed<inference::RepositoryIndexResponse>(bytes), "models"));
+}
+HttpAnswer Done(const std::string&) { return HttpAnswer(); }
+
+// Triton says no with 400.
+HttpAnswer YesOrNo(const char* what, bool yes) {
+  const char* const value = yes ? "true" : "false";
+  return yes ? Json(absl::StrCat("{\"", what, "\":", value, "}"))
+             : Json(absl::StrCat("{\"", what, "\":", value, ",\"error\":\"not ",
+                                 what, "\"}"),
+                    400);
+}
+HttpAnswer Live(const std::string& bytes) {
+  return YesOrNo("live", Parsed<inference::ServerLiveResponse>(bytes).live());
+}
+HttpAnswer Ready(const std::string& bytes) {
+  return YesOrNo("ready",
+                 Parsed<inference::ServerReadyResponse>(bytes).ready());
+}
+HttpAnswer ModelIsReady(const std::string& bytes) {
+  return YesOrNo("ready", Parsed<inference::ModelReadyResponse>(bytes).ready());
+}
+
+template <typename Message>
+HttpAnswer Regions(const std::string& bytes) {
+  std::string text;
+  const Message message = Parsed<Message>(bytes);
+  for (const auto& [name, region] : message.regions()) {
+    absl::StrAppend(&text, text.empty() ? "" : ",", MessageJson(region));
+  }
+  return Json(absl::StrCat("[", text, "]"));
+}
+
+int Digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// False: a '%' without two digits behind it.
+bool Decode(std::string_view text, std::string& out) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out.push_back(text[i]);
+      continue;
+    }
+    if (i + 2 >= text.size()) return false;
+    const int high = Digit(text[i + 1]);
+    const int low = Digit(text[i + 2]);
+    if (high < 0 || low < 0) return false;
+    out.push_back(static_cast<char>(high << 4 | low));
+    i += 2;
+  }
+  return true;
+}
+
+class FixedAnswer final : public HttpHandler {
+ public:
+  FixedAnswer(HttpCall& call, HttpAnswer answer)
+      : call_(call), answer_(std::move(answer)) {}
+  void OnStart() override { call_.Answer(answer_); }
+  CallStatus Reserve(size_t) override { return {}; }
+  void OnBody(const ByteChain&) override {}
+  void OnBadBody(const CallStatus&) override {}
+
+ private:
+  HttpCall& call_;
+  const HttpAnswer answer_;
+};
+
+}  // namespace
+
+struct HttpService::Route {
+  std::string verb;
+  std::string pattern;
+  std::string method;  // of gRPC; empty: inference
+  Build build;
+  HttpMethod::Translate translate;
+  std::vector<std::string> parts;
+
+  Route(std::string verb, std::string pattern, const char* method, Build build,
+        HttpMethod::Translate translate)
+      : verb(std::move(verb)),
+        pattern(std::move(pattern)),
+        method(*method == '\0' ? "" : InferencePath(method)),
+        build(std::move(build)),
+        translate(std::move(translate)),
+        parts(PathParts(this->pattern)) {}
+
+  bool Matches(const std::vector<std::string>& path, Names& names) const {
+    if (path.size() != parts.size()) return false;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (parts[i].front() == '{') {
+        if (path[i].empty()) return false;
+        names[parts[i].substr(1, parts[i].size() - 2)] = path[i];
+      } else if (parts[i] != path[i]) {
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+HttpService::~HttpService() = default;
+
+std::vector<std::string> PathParts(const std::string& target) {
+  std::string_view path(target);
+  path = path.substr(0, path.find('?'));
+  // A proxy's form: with the host in it.
+  if (const size_t scheme = path.find("://"); scheme != path.npos) {
+    const size_t begin = path.find('/', scheme + 3);
+    path = begin == path.npos ? "/" : path.substr(begin);
+  }
+  if (path.empty() || path.front() != '/') return {};
+  path.remove_prefix(1);
+  if (!path.empty() && path.back() == '/') path.remove_suffix(1);
+  std::vector<std::string> parts;
+  for (const absl::string_view part :
+       absl::StrSplit(absl::string_view(path.data(), path.size()), '/')) {
+    if (!Decode({part.data(), part.size()}, parts.emplace_back())) return {};
+  }
+  return parts;
+}
+
+std::unique_ptr<HttpHandler> RefuseHttp(HttpCall& call, HttpAnswer answer) {
+  return std::make_unique<FixedAnswer>(call, std::move(answer));
+}
+
+HttpService::HttpService(const InferCall::Services& services,
+                         const MethodTable& methods)
+    : services_(services), methods_(methods), routes_([] {
+        using namespace inference;
+        std::vector<Route> all;
+        const auto add = [&all](const char* verb, const char* pattern,
+                                const char* method, const Build& build,
+                                const HttpMethod::Translate& translate) {
+          all.emplace_back(verb, pattern, method, build, translate);
+        };
+        // What a model's path can be followed by, with a version and without.
+        const auto of_model = [&add](const char* verb, const std::string& rest,
+                                     const char* method, const Build& build,
+                                     const HttpMethod::Translate& translate) {
+          for (const char* model : {"/v2/models/{model}",
+                                    "/v2/models/{model}/versions/{version}"}) {
+            add(verb, (model + rest).c_str(), method, build, translate);
+          }
+        };
+        of_model("POST", "/infer", "", nullptr, nullptr);
+        add("GET", "/v2/health/live", "ServerLive", Nothing<ServerLiveRequest>,
+            Live);
+        add("GET", "/v2/health/ready", "ServerReady",
+            Nothing<ServerReadyRequest>, Ready);
+        of_model("GET", "/ready", "ModelReady", OfVersion<ModelReadyRequest>,
+                 ModelIsReady);
+        add("GET", "/v2", "ServerMetadata", Nothing<ServerMetadataRequest>,
+            AsJson<ServerMetadataResponse>);
+        add("GET", "/v2/models/stats", "ModelStatistics",
+            Nothing<ModelStatisticsRequest>, AsJson<ModelStatisticsResponse>);
+        of_model("GET", "", "ModelMetadata", OfVersion<ModelMetadataRequest>,
+                 AsJson<ModelMetadataResponse>);
+        of_model("GET", "/config", "ModelConfig", OfVersion<ModelConfigRequest>,
+                 Config);
+        of_model("GET", "/stats", "ModelStatistics",
+                 OfVersion<ModelStatisticsRequest>,
+                 AsJson<ModelStatisticsResponse>);
+        add("POST", "/v2/repository/index", "RepositoryIndex", IndexRequest,
+            IndexJson);
+        add("POST", "/v2/repository/models/{model}/load", "RepositoryModelLoad",
+            OfModel<RepositoryModelLoadRequest>, Done);
+        add("POST", "/v2/repository/models/{model}/unload",
+            "RepositoryModelUnload", OfModel<RepositoryModelUnloadRequest>,
+            Done);
+        for (const char* verb : {"GET", "POST"}) {
+          add(verb, "/v2/trace/setting", "TraceSetting",
+              Nothing<TraceSettingRequest>, Done);
+          add(verb, "/v2/models/{model}/trace/setting", "TraceSetting",
+              Nothing<TraceSettingRequest>, Done);
+          add(verb, "/v2/logging", "LogSettings", Nothing<LogSettingsRequest>,
+              Done);
+        }
+        for (const char* region : {"", "/region/{region}"}) {
+          const std::string system =
+              absl::StrCat("/v2/systemsharedmemory", region);
+          const std::string cuda = absl::StrCat("/v2/cudasharedmemory", region);
+          add("GET", (system + "/status").c_str(), "SystemSharedMemoryStatus",
+              OfRegion<SystemSharedMemoryStatusRequest>,
+              Regions<SystemSharedMemoryStatusResponse>);
+          add("POST", (system + "/unregister").c_str(),
+              "SystemSharedMemoryUnregister",
+              OfRegion<SystemSharedMemoryUnregisterRequest>, Done);
+          add("GET", (cuda + "/status").c_str(), "CudaSharedMemoryStatus",
+              OfRegion<CudaSharedMemoryStatusRequest>,
+              Regions<CudaSharedMemoryStatusResponse>);
+          add("POST", (cuda + "/unregister").c_str(),
+              "CudaSharedMemoryUnregister",
+              OfRegion<CudaSharedMemoryUnregisterRequest>, Done);
+        }
+        add("POST", "/v2/systemsharedmemory/region/{region}/register",
+            "SystemSharedMemoryRegister", Register, Done);
+        add("POST", "/v2/cudasharedmemory/region/{region}/register",
+            "CudaSharedMemoryRegister",
+            OfRegion<CudaSharedMemoryRegisterRequest>, Done);
+        return all;
+      }()) {}
+
+std::vector<std::string> HttpService::Routes() const {
+  std::vector<std::string> all;
+  for (const Route& route : routes_) {
+    all.push_back(absl::StrCat(route.verb, " ", route.pattern));
+  }
+  return all;
+}
+
+std::unique_ptr<HttpHandler> HttpService::NewHandler(HttpCall& call) const {
+  const HttpHead& head = call.head();
+  const std::vector<std::string> path = PathParts(head.target);
+  const std::string verb = head.method == "HEAD" ? "GET" : head.method;
+  std::string allowed;
+  for (const Route& route : routes_) {
+    Names names;
+    if (!route.Matches(path, names)) continue;
+    if (route.verb != verb) {
+      absl::StrAppend(&allowed, allowed.empty() ? "" : ", ", route.verb,
+                      route.verb == "GET" ? ", HEAD" : "");
+      continue;
+    }
+    if (route.method.empty()) {
+      return std::make_unique<HttpInfer>(services_, call, Named(names, "model"),
+                                         Named(names, "version"));
+    }
+    return std::make_unique<HttpMethod>(
+        call, methods_, route.method,
+        [&route, names](std::string_view body) {
+          return route.build(names, body);
+        },
+        route.translate);
+  }
+  HttpAnswer answer;
+  if (!allowed.empty()) {
+    answer.status = 405;
+    answer.headers = absl::StrCat("Allow: ", allowed, "\r\n");
+    answer.body = HttpErrorBody(
+        absl::StrCat("expected ", allowed, ", got ", head.method));
+  } else {
+    answer.status = 404;
+    answer.body = HttpErrorBody(
+        absl::StrCat("expected a path of the KServe v2 protocol, got '",
+                     Excerpt(head.target), "'"));
+  }
+  return RefuseHttp(call, std::move(answer));
+}
+
+}  // namespace stoker

@@ -1,0 +1,43 @@
+// KServe v2 over HTTP, with Triton's extensions: which path stands for which
+// method.
+//
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rpc/infer_call.h"
+#include "rpc/method_table.h"
+#include "wire/http_call.h"
+
+namespace stoker {
+
+class HttpService {
+ public:
+  // Both outlive it. `methods`: gRPC's.
+  HttpService(const InferCall::Services& services, const MethodTable& methods);
+  ~HttpService();
+
+  std::unique_ptr<HttpHandler> NewHandler(HttpCall& call) const;
+
+  // One for each way to ask: "GET /v2/models/{model}".
+  std::vector<std::string> Routes() const;
+
+ private:
+  struct Route;
+
+  const InferCall::Services& services_;
+  const MethodTable& methods_;
+  const std::vector<Route> routes_;
+};
+
+// The parts of a request's path, decoded; empty: it is none. The query is left
+// out.
+std::vector<std::string> PathParts(const std::string& target);
+
+// Answers with an error, whatever the body is.
+std::unique_ptr<HttpHandler> RefuseHttp(HttpCall& call, HttpAnswer answer);
+
+}  // namespace stoker

@@ -1,0 +1,104 @@
+// Values of an inference request's JSON, as simdjson finds them: for
+// rpc/json_request.cc alone.
+//
+// Not thread-safe.
+#pragma once
+
+#include <simdjson.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "rpc/error_text.h"
+#include "rpc/json_elements.h"
+#include "rpc/json_request.h"
+
+namespace stoker {
+
+namespace ondemand = simdjson::ondemand;
+
+template <typename... Parts>
+absl::Status BadJson(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+inline absl::Status Malformed(simdjson::error_code error) {
+  return BadJson("failed to parse the request JSON buffer: ",
+                 simdjson::error_message(error));
+}
+
+#define STOKER_RETURN_IF_MALFORMED(call)                                    \
+  do {                                                                      \
+    if (const simdjson::error_code error = (call)) return Malformed(error); \
+  } while (false)
+
+// A value's own text, without what is between it and the next.
+inline std::string_view TextOf(ondemand::value& value) {
+  std::string_view text = value.raw_json_token();
+  while (!text.empty() && static_cast<unsigned char>(text.back()) <= ' ') {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+// Elements of one type, from arrays that may be nested, into memory that has
+// room for so many.
+template <typename T>
+class Elements {
+ public:
+  Elements(const JsonRequest::Entry& entry, std::byte* out, size_t room)
+      : entry_(entry), out_(out), room_(room) {}
+
+  absl::Status Read(ondemand::array array, int depth) {
+    // Data may be nested as its shape is; deeper it says nothing.
+    constexpr int kMaxNesting = 32;
+    if (depth > kMaxNesting) {
+      return BadJson("Unable to parse 'data' of input '", Excerpt(entry_.name),
+                     "': expected arrays nested at most ", kMaxNesting,
+                     " deep");
+    }
+    for (auto found : array) {
+      ondemand::value element;
+      STOKER_RETURN_IF_MALFORMED(std::move(found).get(element));
+      const std::string_view text = TextOf(element);
+      if (!text.empty() && text.front() == '[') {
+        ondemand::array inner;
+        STOKER_RETURN_IF_MALFORMED(element.get_array().get(inner));
+        RETURN_IF_ERROR(Read(inner, depth + 1));
+        continue;
+      }
+      if (count_ == room_) return TooMany();
+      T number;
+      if (!ReadElement(text, number)) return Wrong(text);
+      std::memcpy(out_ + count_ * sizeof(T), &number, sizeof(T));
+      ++count_;
+    }
+    return absl::OkStatus();
+  }
+
+  size_t count() const { return count_; }
+
+ private:
+  absl::Status TooMany() const {
+    return BadJson("Shape does not match true shape of 'data' field of input '",
+                   Excerpt(entry_.name), "': expected ", room_,
+                   " elements, got more");
+  }
+  absl::Status Wrong(std::string_view text) const {
+    return BadJson("Unable to parse 'data' of input '", Excerpt(entry_.name),
+                   "': element ", count_, " is ", Excerpt(text, 40),
+                   ", expected ", entry_.datatype);
+  }
+
+  const JsonRequest::Entry& entry_;
+  std::byte* const out_;
+  const size_t room_;
+  size_t count_ = 0;
+};
+
+}  // namespace stoker

@@ -1,0 +1,21 @@
+// A page that a browser or a scraper reads. A plain value.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+namespace stoker {
+
+struct Page {
+  std::string content_type;
+  std::string body;
+  // What a browser may load and run for this page; empty: no such header.
+  std::string security_policy;
+};
+
+// What makes a page anew for each request, by path ("/metrics"). Called from
+// the server's thread, one at a time.
+using Pages = std::map<std::string, std::function<Page()>>;
+
+}  // namespace stoker

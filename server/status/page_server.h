@@ -1,0 +1,40 @@
+// The HTTP endpoint of the pages that people and scrapers read. Nothing can be
+// changed through it. A thread of its own serves it, until the very end: the
+// page is there while requests drain, and however busy their threads are.
+//
+// Thread-safe.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "metrics/metrics.h"
+#include "status/page.h"
+#include "wire/tls_context.h"
+#include "wire/wire_server.h"
+
+namespace stoker {
+
+class PageServer {
+ public:
+  // Answers GET and HEAD of these paths on "host:port" (port 0: any) or
+  // "unix:PATH"; others get 404 and 405 with a line of text. `tls`: null for
+  // plain text. INVALID_ARGUMENT: that is no address; UNAVAILABLE: it can't be
+  // bound. What is passed by reference outlives it.
+  static absl::StatusOr<std::unique_ptr<PageServer>> Start(
+      const std::string& address, Pages pages, TlsContext* tls,
+      MetricRegistry& metrics, Clock& clock);
+
+  int port() const { return port_; }
+
+ private:
+  explicit PageServer(Pages pages) : pages_(std::move(pages)) {}
+
+  const Pages pages_;
+  std::unique_ptr<WireServer> wire_;  // ends first
+  int port_ = 0;
+};
+
+}  // namespace stoker
