@@ -13,15 +13,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from compiler.guards import proof
+from compiler.guards import known, proof
 from compiler.guards.refused import Refused
-from compiler.job import capturable
+from compiler.job import capturable, results
 
 STATEMENT = re.compile(r"^[ \t]*(aoti_torch_\w+)\(", re.MULTILINE)
 CHECKED = "AOTI_TORCH_ERROR_CODE_CHECK"
@@ -38,10 +39,11 @@ class Generated:
 
 
 @contextlib.contextmanager
-def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
+def installed(calls: Counter[str], before_build: Callable[[], None]) -> Iterator[Generated]:
     """Within, every artifact that Inductor generates is mended and inspected before it is built;
-    Refused comes out of the compile for one that stays unsafe. `before_build` is called when the
-    C++ compilers are about to start."""
+    Refused comes out of the compile for one that stays unsafe. `calls` are those that the program makes of operators
+    that aren't torch's; `before_build` is called when the C++ compilers are about to start."""
+    from torch._inductor import ir
     from torch._inductor.codecache import AotCodeCompiler
 
     generated = Generated()
@@ -51,10 +53,11 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
         cls: type, graph: Any, wrapper_code: str, kernel_code: str, *rest: Any, **options: Any
     ) -> Any:
         proof.prove(graph.module.graph)
+        known.check_calls(graph.module.graph, calls)
         generated.not_capturable = capturable.reason_against(graph.module.graph)
         if generated.unproved:
             raise Refused("generated code: " + "; ".join(generated.unproved))
-        wrapper_code = check_error_codes(wrapper_code)
+        wrapper_code = results.define(check_error_codes(wrapper_code))
         scan(wrapper_code, "wrapper")
         scan(kernel_code, "kernel")
         generated.constants = ORIGINAL_NAME.findall(wrapper_code)
@@ -64,6 +67,8 @@ def installed(before_build: Callable[[], None]) -> Iterator[Generated]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(AotCodeCompiler, "compile", classmethod(compile_checked)))
         _watch_kernels(stack, generated)
+        stack.enter_context(replaced(ir.FallbackKernel, "codegen", results.checking(ir.FallbackKernel.codegen)))
+        stack.enter_context(replaced(ir.DynamicSliceSize, "get_free_symbol_uses", _all_uses))
         yield generated
 
 
@@ -76,6 +81,15 @@ def replaced(owner: type | ModuleType, name: str, replacement: Any) -> Iterator[
         yield
     finally:
         setattr(owner, name, original)
+
+
+def _all_uses(node: Any, unbacked_only: bool = False) -> Any:
+    """What the size of a slice is computed from. torch 2.11 forgets the sliced one's own size, and may compute it
+    before that is known."""
+    from torch._inductor.ir import get_free_symbols
+
+    sizes = (node.start, node.end, node.step, node.size)
+    return get_free_symbols(sizes[0], unbacked_only).union(*(get_free_symbols(s, unbacked_only) for s in sizes[1:]))
 
 
 def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:

@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/json_field.h"
 #include "base/json_text.h"
 #include "base/status_macros.h"
@@ -108,6 +109,21 @@ absl::StatusOr<std::set<std::string>> Names(const json& document,
   return names;
 }
 
+// From the factors of its key.
+std::map<std::string, std::string> OperatorLibraries(const json& document) {
+  std::map<std::string, std::string> libraries;
+  const json& factors = Field(document, "factors");
+  if (!factors.is_object()) return libraries;
+  for (const auto& [name, digest] : factors.items()) {
+    absl::string_view library = name;
+    if (absl::ConsumePrefix(&library, "operators.")) {
+      libraries.emplace(library,
+                        digest.is_string() ? digest.get<std::string>() : "");
+    }
+  }
+  return libraries;
+}
+
 // The fields that only an artifact for a GPU has.
 absl::Status ReadGpu(const json& document, ArtifactManifest& manifest) {
   const json& device = Field(document, "device");
@@ -142,6 +158,7 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
   ASSIGN_OR_RETURN(manifest.torch, Text(toolchain, "torch"));
   ASSIGN_OR_RETURN(manifest.march, Text(toolchain, "march"));
 
+  manifest.operator_libraries = OperatorLibraries(document);
   const json& inputs = Field(document, "inputs");
   if (!inputs.is_array()) return Malformed("inputs", "a list");
   for (const json& entry : inputs) {
