@@ -119,7 +119,8 @@ class _Inserter:
         if masks and not writes:
             indices = value_sizes.as_positions(self._emit, node, tensor, indices)
         elif masks:
-            only_fills = writes and len(indices) == 1 and value(node.args[2]).numel() == 1
+            count = value(node.args[2]).numel()
+            only_fills = writes and len(indices) == 1 and isinstance(count, int) and count == 1
             if not only_fills or value(masks[0]).dtype != torch.bool:
                 raise Refused("how much a mask selects depends on the data", node)
             return
