@@ -59,7 +59,7 @@ def check_of_nothing(node: Node) -> None:
             dims = [-1]
         if operand.dim() and any(_may_be_nothing(operand.shape[dim]) for dim in dims):
             raise Refused("eager refuses it of nothing, and whether there is something depends on the data", node)
-    if name in SHAPES:
+    if name in SHAPES and isinstance(node.args[-1], (list, tuple)):  # view.dtype has none
         shape = [value(size) for size in node.args[-1]]
         others = [size for size in shape if not (isinstance(size, int) and size == -1)]
         if len(others) < len(shape) and any(_may_be_nothing(size) for size in others):
