@@ -15,6 +15,8 @@ that.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -24,7 +26,8 @@ import torch
 from safetensors.torch import load, save
 from torch.utils import _pytree as pytree
 
-from compiler.program.archive import load_program
+from compiler.program import operators
+from compiler.program.archive import MissingOperator, load_program
 from compiler.sandbox import landlock, places
 from compiler.sandbox.confine import confine, opened
 
@@ -97,6 +100,18 @@ def answer(program: torch.export.ExportedProgram, inputs: list[torch.Tensor]) ->
     return {str(i): output.contiguous().clone() for i, output in enumerate(outputs)}
 
 
+def read(program: Path) -> torch.export.ExportedProgram:
+    """The program; with torchvision, where it is installed, if it calls operators of that. Of those that the server has
+    and nothing here it is known that they can't be run."""
+    try:
+        return load_program(program)
+    except MissingOperator:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("torchvision")
+        operators.declare()
+        return load_program(program)
+
+
 def held_to(program: Path) -> Path:
     """Confines this process, which must have one thread. Where the program lies then."""
     # To read a program torch imports this, which makes a folder where it would cache things.
@@ -112,11 +127,17 @@ def held_to(program: Path) -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m compiler.reference", description=str(__doc__).splitlines()[0])
     parser.add_argument("program", type=Path, help="the .pt2 file")
+    parser.add_argument(
+        "--operator-library", action="append", default=[], metavar="NAME=FILE",
+        help="a library of operators that programs may call",
+    )  # fmt: skip
     parser.add_argument("--no-sandbox", action="store_true", help="the program can do all that this user can")
     given = parser.parse_args()
+    for library in given.operator_library:
+        torch.ops.load_library(library.partition("=")[2])
     tensors = load(sys.stdin.buffer.read())
     program = given.program if given.no_sandbox else held_to(given.program)
-    reply = save(answer(load_program(program), [tensors[str(i)] for i in range(len(tensors))]))
+    reply = save(answer(read(program), [tensors[str(i)] for i in range(len(tensors))]))
     with os.fdopen(REPLY, "wb") as file:
         file.write(reply)
 

@@ -263,6 +263,16 @@ def ragged() -> Model:
     return Model(_Ragged(), (torch.randn(8),))
 
 
+class _Distinct(nn.Module):
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"values": torch.unique(x)}
+
+
+def distinct() -> Model:
+    """FP32 [8] → values FP32 [n], in order: what no compiled code is for."""
+    return Model(_Distinct(), (torch.randn(8),))
+
+
 class _Slow(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -503,7 +513,7 @@ def containers() -> Model:
 MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
     for f in (
-        mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, slow, heavy, wide,
+        mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, distinct, slow, heavy, wide,
         averaged, centred, shared, random, cancelling, layers, wrapped,
         llama, modernbert, bert, containers, detector,
     )

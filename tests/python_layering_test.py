@@ -20,8 +20,8 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 # import from tests/ or deploy/.
 ALLOWED: dict[str, set[str]] = {
     "compiler.program": set(),
-    "compiler.guards": set(),
-    "compiler.specialise": {"compiler.guards"},
+    "compiler.guards": {"compiler.program"},
+    "compiler.specialise": {"compiler.program", "compiler.guards"},
     "compiler.job": {"compiler.program", "compiler.guards", "compiler.specialise"},
     "compiler.sandbox": set(),
     "compiler.worker": {"compiler.guards", "compiler.job", "compiler.sandbox"},

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from compiler.program.operators import is_of_a_library
+
 if TYPE_CHECKING:
     import torch
     from torch.fx import Node
@@ -34,8 +36,11 @@ VALUE_FREE = frozenset(
 
 
 def operator_name(target: Any) -> str:
-    """The name of an operator without its overload; of a Python function, its name."""
+    """The name of an operator without its overload; of a Python function, its name. An operator of a library that isn't
+    torch's has its library's in front, so that no rule for torch's is taken for one of its own."""
     packet = getattr(target, "overloadpacket", None)
+    if is_of_a_library(target):
+        return f"{target.namespace}::{target._opname}"
     return getattr(packet or target, "__name__", str(target)).removeprefix("aten::")
 
 
@@ -158,6 +163,8 @@ def _getitem(bounds: Bounds, node: Node) -> Range:
     name = operator_name(source.target)
     if name in POSITIONS and POSITIONS[name] == index:
         return _positions(source)
+    if name == "unbind" and (found := _found(source.args[0], (source.args + (0,))[1], index)):
+        return found
     if name in SAME_VALUES:
         return bounds.of(source.args[0])
     return UNKNOWN
@@ -276,6 +283,18 @@ def _remainder(bounds: Bounds, node: Node) -> Range:
     return (0, divisor[1] - 1) if divisor[1] is not None and at_most(1, divisor[0]) else UNKNOWN
 
 
+def _select(bounds: Bounds, node: Node) -> Range:
+    source, dim, place = node.args
+    return _found(source, dim, place) or bounds.of(source)
+
+
+def _found(source: Any, dim: Any, place: Any) -> Range | None:
+    """The range of one coordinate of what nonzero finds; None for what isn't one."""
+    if operator_name(source.target) != "nonzero" or dim not in (1, -1) or not isinstance(place, int) or place < 0:
+        return None
+    return (0, value(source.args[0]).shape[place] - 1)
+
+
 _RULES: dict[str, Any] = {
     "clamp": _clamp,
     "clamp_min": _clamp,
@@ -294,6 +313,7 @@ _RULES: dict[str, Any] = {
     "convert_element_type": _cast,
     "_to_copy": _cast,
     "to": _cast,
+    "select": _select,
     "add": _add,
     "sub": _sub,
     "mul": _mul,

@@ -20,6 +20,7 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from compiler.guards import value_sizes
 from compiler.guards.bounds import Bounds, at_most, operator_name, value, within
 from compiler.guards.refused import Refused
 from compiler.guards.rows import Rows
@@ -84,6 +85,7 @@ class _Inserter:
         name = operator_name(node.target)
         if name in UNGUARDED:
             raise Refused("its values can't be guarded", node)
+        value_sizes.check_of_nothing(node)
         if name in INDEX_RULES:
             self._guard_index(node, INDEX_RULES[name])
         elif name in INDEX_LISTS:
@@ -103,6 +105,10 @@ class _Inserter:
             row = self._rows.dimension(tensor)
             rank = max(value(tensor).dim(), 1)
             local = row is not None and row != dim % rank and self._rows.dimension(index) == row
+        if not rule.writes and dim is not None and self._may_lack(index, tensor, dim, rule.wraps):
+            node.update_arg(rule.position, self._clamp_or_none(node, index, (tensor, dim), rule.wraps, local))
+            node.replace_input_with(tensor, self._padded(tensor, dim))
+            return
         node.update_arg(rule.position, self._clamp(node, index, (tensor, dim), rule.wraps, local))
 
     def _guard_index_list(self, node: Node, writes: bool) -> None:
@@ -110,8 +116,11 @@ class _Inserter:
 
         tensor, indices = node.args[0], list(node.args[1])
         masks = [i for i in indices if i is not None and value(i).dtype in (torch.bool, torch.uint8)]
-        if masks:
-            only_fills = writes and len(indices) == 1 and value(node.args[2]).numel() == 1
+        if masks and not writes:
+            indices = value_sizes.as_positions(self._emit, node, tensor, indices)
+        elif masks:
+            count = value(node.args[2]).numel()
+            only_fills = writes and len(indices) == 1 and isinstance(count, int) and count == 1
             if not only_fills or value(masks[0]).dtype != torch.bool:
                 raise Refused("how much a mask selects depends on the data", node)
             return
@@ -123,8 +132,14 @@ class _Inserter:
                 local = self._rows.counts_up(indices[row])
         for dim, index in enumerate(indices):
             # The unsafe forms come from decompositions, which take care of indices they make up.
-            if index is not None and not (unsafe and self._bounds.is_value_free(index)):
+            if index is None or (unsafe and self._bounds.is_value_free(index)):
+                continue
+            if not writes and self._may_lack(index, tensor, dim, True):
+                indices[dim] = self._clamp_or_none(node, index, (tensor, dim), True, local)
+                tensor = self._padded(tensor, dim)
+            else:
                 indices[dim] = self._clamp(node, index, (tensor, dim), True, local)
+        node.update_arg(0, tensor)
         node.update_arg(1, indices)
 
     def _guard_one_hot(self, node: Node) -> None:
@@ -157,6 +172,8 @@ class _Inserter:
             raise Refused("indexes a tensor without elements", node)
         if within(self._bounds.of(index), -size if wraps else 0, size - 1):
             return index
+        if value_sizes.may_be_empty(size):
+            raise Refused("whether what it indexes has elements depends on the data", node)
         key = (index, str(size), wraps, local)
         if key not in self._clamped:
             last = size - 1 if isinstance(size, int) else self._symbolic_last(tensor, dim)
@@ -174,6 +191,34 @@ class _Inserter:
             message = f"index out of range, expected {low} <= index < {shown}"
             self._add(node, index, self._emit(ops.ne.Tensor, safe, index), message, local)
         return self._clamped[key]
+
+    def _may_lack(self, index: Any, tensor: Any, dim: int, wraps: bool) -> bool:
+        """Whether an index that has to be clamped may find nothing there to be clamped to."""
+        size = self._extent(tensor, dim)
+        known = within(self._bounds.of(index), -size if wraps else 0, size - 1)
+        return not known and value_sizes.may_be_empty(size)
+
+    def _clamp_or_none(
+        self, node: Node, index: Any, extent: tuple[Any, int], wraps: bool, local: bool
+    ) -> Node:
+        """As _clamp, for a tensor that may have no elements and gets one more: an index into nothing reads that."""
+        tensor, dim = extent
+        ops = _aten()
+        size = self._count(tensor, dim)
+        if wraps:
+            behind = self._emit(ops.add.Tensor, index, size)
+            index = self._emit(ops.where.self, self._emit(ops.lt.Scalar, index, 0), behind, index)
+        below, above = self._emit(ops.lt.Scalar, index, 0), self._emit(ops.ge.Scalar, index, size)
+        failed = self._emit(ops.bitwise_or.Tensor, below, above)
+        message = f"index out of range, expected an index below the size of dimension {dim}"
+        self._add(node, index, failed, message, local)
+        return self._emit(ops.clamp.default, index, 0, size)
+
+    def _padded(self, tensor: Node, dim: int) -> Node:
+        """The tensor with one more element along the dimension."""
+        ops = _aten()
+        shape = [1 if d == dim else value_or_node(self, tensor, d) for d in range(value(tensor).dim())]
+        return self._emit(ops.cat.default, [tensor, self._emit(ops.new_zeros.default, tensor, shape)], dim)
 
     def _extent(self, tensor: Any, dim: int | None) -> Any:
         if isinstance(tensor, int):

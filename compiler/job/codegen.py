@@ -13,14 +13,15 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler.guards import proof
+from compiler.guards import known, proof
 from compiler.guards.refused import Refused
-from compiler.job import capturable
+from compiler.job import capturable, results
 from compiler.job.replaced import replaced
 
 STATEMENT = re.compile(r"^[ \t]*(aoti_torch_\w+)\(", re.MULTILINE)
@@ -39,11 +40,13 @@ class Generated:
 
 @contextlib.contextmanager
 def installed(
-    before_build: Callable[[], None], own_part: Callable[[str], str] | None = None
+    calls: Counter[str], before_build: Callable[[], None], own_part: Callable[[str], str] | None = None
 ) -> Iterator[Generated]:
     """Within, every artifact that Inductor generates is mended and inspected before it is built;
-    Refused comes out of the compile for one that stays unsafe. `before_build` is called when the
-    C++ compilers are about to start; `own_part` takes from a wrapper what is built elsewhere."""
+    Refused comes out of the compile for one that stays unsafe. `calls` are those that the program makes of operators
+    that aren't torch's; `before_build` is called when the C++ compilers are about to start; `own_part` takes from a
+    wrapper what is built elsewhere."""
+    from torch._inductor import ir
     from torch._inductor.codecache import AotCodeCompiler
 
     generated = Generated()
@@ -53,10 +56,11 @@ def installed(
         cls: type, graph: Any, wrapper_code: str, kernel_code: str, *rest: Any, **options: Any
     ) -> Any:
         proof.prove(graph.module.graph)
+        known.check_calls(graph.module.graph, calls)
         generated.not_capturable = capturable.reason_against(graph.module.graph)
         if generated.unproved:
             raise Refused("generated code: " + "; ".join(generated.unproved))
-        wrapper_code = check_error_codes(wrapper_code)
+        wrapper_code = results.define(check_error_codes(wrapper_code))
         scan(wrapper_code, "wrapper")
         if own_part is not None:
             wrapper_code = own_part(wrapper_code)
@@ -68,7 +72,18 @@ def installed(
     with contextlib.ExitStack() as stack:
         stack.enter_context(replaced(AotCodeCompiler, "compile", classmethod(compile_checked)))
         _watch_kernels(stack, generated)
+        stack.enter_context(replaced(ir.FallbackKernel, "codegen", results.checking(ir.FallbackKernel.codegen)))
+        stack.enter_context(replaced(ir.DynamicSliceSize, "get_free_symbol_uses", _all_uses))
         yield generated
+
+
+def _all_uses(node: Any, unbacked_only: bool = False) -> Any:
+    """What the size of a slice is computed from. torch 2.11 forgets the sliced one's own size, and may compute it
+    before that is known."""
+    from torch._inductor.ir import get_free_symbols
+
+    sizes = (node.start, node.end, node.step, node.size)
+    return get_free_symbols(sizes[0], unbacked_only).union(*(get_free_symbols(s, unbacked_only) for s in sizes[1:]))
 
 
 def _watch_kernels(stack: contextlib.ExitStack, generated: Generated) -> None:

@@ -32,6 +32,7 @@ from compiler.job import (
 from compiler.job.protocol import PHASES
 from compiler.job.recipe import COMPILER, RECIPE
 from compiler.job.work_folder import temporary_files_in
+from compiler.program import operators
 from compiler.program.archive import MissingOperator, load_archive
 from compiler.specialise import dynamic, passes
 from compiler.specialise.bucket_graph import Specialised, specialise
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
 # Factors of the key with this prefix are options of TorchInductor, as JSON.
 OPTION = "inductor."
+# And with this one the SHA-256 of libraries of operators.
+OPERATORS = "operators."
 
 PRECISIONS = ("float32", "bfloat16")
 CUDA_PRECISIONS = (*PRECISIONS, "float16", "tf32")
@@ -80,6 +83,7 @@ class Job:
     timeout_seconds: float
     memory_bytes: int
     passes: Path | None = None
+    operators: dict[str, str] = field(default_factory=dict)
     device: str = "cpu"
 
     @staticmethod
@@ -93,6 +97,7 @@ class Job:
             bucket=_field(message, "bucket", str),
             program=Path(_field(message, "program", str)),
             passes=Path(message["passes"]) if message.get("passes") else None,
+            operators=_mapping(message, "operators", str) if "operators" in message else {},
             sizes=_mapping(message, "sizes", int),
             march=_field(message, "march", str),
             simdlen=_field(message, "simdlen", int),
@@ -125,6 +130,10 @@ class Job:
     @property
     def precision(self) -> str:
         return self.factors.get("precision", "float32")
+
+    def libraries(self) -> dict[str, tuple[Path, str]]:
+        """Path and digest of the libraries of operators that the program calls."""
+        return {name: (Path(path), self.factors.get(OPERATORS + name, "")) for name, path in self.operators.items()}
 
     def options(self) -> dict[str, Any]:
         """What the key says of TorchInductor's options. Raises ValueError for text that is not JSON."""
@@ -169,10 +178,7 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
         phases.enter("load")
         if job.on_gpu:
             job = replace(job, device=open_gpu(job))
-        try:
-            program, archive = load_archive(job.program)
-        except MissingOperator as error:
-            raise Refused(str(error)) from None
+        program, archive = _read(job)
         phases.enter("specialise")
         specialised = specialise_for(job, program)
         if job.on_gpu:
@@ -209,14 +215,29 @@ def run_job(job: Job, work: Path, report: Callable[[str], None]) -> dict[str, An
             "peak_rss_bytes": _peak_rss_bytes(),
         },
     )
-    return {"phases": phases.seconds, "seconds": seconds, "attest": attest(archive)}
+    return {"phases": phases.seconds, "seconds": seconds, "attest": attest(archive, job)}
 
 
-def attest(archive: Archive) -> dict[str, str]:
-    """What was compiled, and by what: not what the job said, but what is."""
+def _read(job: Job) -> tuple[ExportedProgram, Archive]:
+    """The program, with the operators that it calls known to torch. Raises Refused where those are nobody's."""
+    operators.load(job.libraries())
+    try:
+        return load_archive(job.program)
+    except MissingOperator:
+        operators.declare()  # not before: it takes the place of torchvision's, should that be imported later
+    try:
+        return load_archive(job.program)
+    except MissingOperator as error:
+        raise Refused(str(error)) from None
+
+
+def attest(archive: Archive, job: Job) -> dict[str, str]:
+    """What was compiled, and by what: not what the job said, but what is. The libraries of operators were compared when
+    they were opened."""
     import torch
 
     return {
+        **{OPERATORS + name: digest for name, (_, digest) in job.libraries().items()},
         "program": archive.content_digest(),
         "recipe": RECIPE,
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
@@ -302,7 +323,7 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
             stack.enter_context(onednn_calls.installed())
             stack.enter_context(interface_object.installed())
             own_part = interface_object.without
-        generated = stack.enter_context(codegen.installed(lambda: phases.enter("build"), own_part))
+        generated = stack.enter_context(codegen.installed(specialised.calls, lambda: phases.enter("build"), own_part))
         files = compile_fx_aot(specialised.module, specialised.fakes, config_patches=options)
     assert isinstance(files, list)
     paths = [Path(file) for file in files if isinstance(file, str)]

@@ -12,6 +12,8 @@ stokerd → worker
      "model": "minilm:1", "bucket": "batch=8,tokens=32",     names for people
      "program": "/proc/4711/fd/9",        the .pt2, as stokerd holds it open
      "passes": "/models/minilm/passes.py",  custom passes over the graph; "" without any
+     "operators": {"mine": "/opt/libmine.so"},  libraries of operators that the program calls; their SHA-256 is a
+                                          factor, "operators.mine", and is compared when they are opened
      "sizes": {"s43": 8, "s53": 32},      graph symbol → size; one that is absent stays dynamic
      "device": "cpu",                     where it will run; "cuda:0": a GPU, by this process' numbers
      "march": "x86-64-v4", "simdlen": 512,  0: scalar code
@@ -28,7 +30,8 @@ worker → stokerd
     {"event": "phase", "id": 7, "phase": "load"}       load, specialise, lower, build, package
     {"event": "done", "id": 7, "phases": {"load": 0.4, ...}, "seconds": 18.2,
      "attest": {"program": "<64 hex digits>",   program.archive.content_digest of what was read,
-                "recipe": "...", "python": "3.11", "sympy": "1.14.0", "torch.git": "..."}}
+                "recipe": "...", "python": "3.11", "sympy": "1.14.0", "torch.git": "...",
+                "operators.mine": "<64 hex digits>"}}
                                             and the code that compiled it: stokerd compares
     {"event": "failed", "id": 7, "kind": "...", "message": "...", "seconds": 3.1}
 

@@ -19,6 +19,7 @@ from typing import Any
 from compiler.program.containers import PLAIN, use_plain_containers
 from compiler.program.fixed_values import drop_fixed_values
 from compiler.program.limits import MAX_EXPRESSION_BYTES
+from compiler.program.operators import is_known
 from compiler.program.wrappers import WRAPPERS
 
 MAX_DEPTH = 100
@@ -171,16 +172,10 @@ def _check_operator(text: str, where: str) -> None:
         if namespace in OPERATOR_NAMESPACES and overload and name not in FILE_OPERATORS:
             return
         if namespace not in OPERATOR_NAMESPACES | {"higher_order"} and overload:
-            if _is_loaded(f"{namespace}::{name}"):
+            if is_known(f"{namespace}::{name}"):
                 return
             raise MissingOperator(f"{namespace}::{name} is not one of torch's own operators, its library isn't here")
     raise ArchiveError(f"{where}: operator {text[:80]!r} is not accepted")
-
-
-def _is_loaded(name: str) -> bool:
-    import torch
-
-    return bool(torch._C._jit_get_schemas_for_operator(name))
 
 
 def _check_tree(text: str, where: str) -> None:

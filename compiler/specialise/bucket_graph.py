@@ -7,11 +7,13 @@ any case, and gets inputs of the bucket's sizes to trace it with.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from compiler.guards import branches, insertion, known, rules
+from compiler.guards import branches, insertion, known, rules, value_sizes
 from compiler.guards.refused import Refused
+from compiler.program.operators import is_question
 from compiler.specialise import convolutions, dynamic, moved, onednn, rounding
 
 if TYPE_CHECKING:
@@ -40,8 +42,9 @@ class Specialised:
     constants: frozenset[str]  # the names that can be bound when the artifact is opened
     packed: list[str]  # those of them that are to be bound as oneDNN packs them; on a GPU, as they are, rounded
     packed_as: str  # the dtype that these are rounded to
-    convolutions: list[convolutions.Convolution]  # whose weights are to be bound folded and packed
+    convolutions: list[convolutions.Convolution]  # whose weights are to be bound packed
     largest_tensor: int = 0  # bytes, of a graph on a GPU
+    calls: Counter[str] = field(default_factory=Counter)  # of operators that aren't torch's own
 
 
 def specialise(
@@ -62,12 +65,16 @@ def specialise(
 
     _check_sizes(program, sizes)
     _check_effects(program)
-    known.check(program.graph_module)
+    on_gpu = device != "cpu"
+    known.check(program.graph_module, on_gpu)
+    calls = known.library_calls(program.graph)
     constants = frozenset(program.state_dict) | frozenset(program.constants)
     names = input_names(program)
-    on_gpu = device != "cpu"
     if on_gpu:
         program = moved.move(program, device)
+    for node in list(program.graph.nodes):
+        if is_question(node):
+            program.graph.erase_node(node)
     if rules.needs_decomposing(program.graph):
         program = program.run_decompositions(rules.decompositions())
     _check_mutations(program)
@@ -95,7 +102,7 @@ def specialise(
     dtypes = [str(fake.dtype).removeprefix("torch.") for fake in fakes]
     inputs = [{"name": n, "dtype": d, "shape": s} for n, d, s in zip(names, dtypes, shapes, strict=True)]
     return Specialised(
-        module, fakes, inputs, outputs, inserted, constants, packed, packed_as, packed_convolutions, largest
+        module, fakes, inputs, outputs, inserted, constants, packed, packed_as, packed_convolutions, largest, calls
     )
 
 
@@ -126,7 +133,7 @@ def _check_effects(program: ExportedProgram) -> None:
             continue
         if branches.is_control_flow(node):
             branches.check(node)
-        _check_symbols(node)
+        value_sizes.check(node)
 
 
 def _check_mutations(program: ExportedProgram) -> None:
@@ -140,14 +147,6 @@ def _check_mutations(program: ExportedProgram) -> None:
         raise Refused(f"the program changes its buffers {sorted(signature.buffers_to_mutate.values())}")
     if signature.user_inputs_to_mutate:
         raise Refused(f"the program changes its inputs {sorted(signature.user_inputs_to_mutate.values())}")
-
-
-def _check_symbols(node: torch.fx.Node) -> None:
-    """Refuses sizes and numbers that depend on the values of tensors."""
-    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-    if free_unbacked_symbols(node.meta.get("val")):
-        raise Refused("its result's size or value depends on the data", node)
 
 
 def _flatten(module: torch.fx.GraphModule) -> None:
@@ -240,6 +239,7 @@ def _bucket_inputs(
     Inductor takes them from there. On a GPU they are of one mode with the weights."""
     import torch
     from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
     assert len(placeholders) == len(names), (placeholders, names)
@@ -247,7 +247,11 @@ def _bucket_inputs(
     shapes = [[resolve(size, sizes) for size in value.shape] for value in values]
     static = all(isinstance(size, int) for shape in shapes for size in shape)
     own_mode = not values or (static and not on_gpu)
-    mode = FakeTensorMode(allow_non_fake_inputs=True) if own_mode else values[0].fake_mode
+    # Sizes that depend on values are symbols of an environment.
+    environment = ShapeEnv() if own_mode and value_sizes.has_any(module.graph) else None
+    for node in module.graph.nodes if environment else ():
+        node.meta.pop("unbacked_bindings", None)  # symbols of the environment that the program was read in
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=environment) if own_mode else values[0].fake_mode
     fakes = []
     with mode:
         for node, value, shape in zip(placeholders, values, shapes, strict=True):

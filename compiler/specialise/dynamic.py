@@ -115,9 +115,12 @@ def _range(size: int | torch.SymInt) -> list[int]:
 
 
 def _check_guards(environment: torch.fx.experimental.symbolic_shapes.ShapeEnv) -> None:
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
     conditions = [(guard.expr, str(guard.sloc).splitlines()[0].strip()) for guard in environment.guards]
     for deferred in environment.deferred_runtime_asserts.values():
-        conditions += [(check.expr, check.msg) for check in deferred]
+        # Of sizes that depend on values the compiled code asserts it itself.
+        conditions += [(check.expr, check.msg) for check in deferred if not free_unbacked_symbols(check.expr)]
     for condition, where in conditions:
         known = environment.replace(condition)
         found = _bounds(known, environment.var_to_range)

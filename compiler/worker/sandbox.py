@@ -47,6 +47,7 @@ class Sandbox:
         for folder in shared:
             folder.mkdir(mode=0o700, exist_ok=True)
         read = [*places.system(), *self._read, *([job.passes] if job.passes else [])]
+        read += map(Path, job.operators.values())
         write = [work, job.stage, *shared]
         devices = list(places.DEVICES)
         if job.on_gpu:

@@ -30,6 +30,9 @@ struct CompileRequest {
   // What it says otherwise is not committed.
   std::map<std::string, std::string> attest;
   std::string passes_path;  // empty: none
+  // The libraries whose operators the program calls: name → path. What they
+  // hold is among the factors, as "operators.<name>".
+  std::map<std::string, std::string> operator_libraries;
   std::map<std::string, int64_t>
       sizes;                   // graph symbol → size; absent: stays dynamic
   std::string march;           // "x86-64-v4"

@@ -48,6 +48,9 @@ ReferenceRun::Options ReferenceOptions(const Options& options) {
   if (!options.compiler_python.empty()) {
     reference.argv = {options.compiler_python, "-m", "compiler.reference"};
     if (!options.compile_sandbox) reference.argv.emplace_back("--no-sandbox");
+    for (const std::string& library : options.operator_libraries) {
+      reference.argv.push_back("--operator-library=" + library);
+    }
   }
   reference.working_folder = options.compiler_folder;
   return reference;

@@ -48,6 +48,11 @@ BatchRunner::Outcome ExecutableTiers::Run(ExecutionContext& context, int thread,
       return *std::move(outcome);
     }
   }
+  return RunEager(context, thread, inputs);
+}
+
+BatchRunner::Outcome ExecutableTiers::RunEager(
+    ExecutionContext& context, int thread, absl::Span<const Tensor> inputs) {
   absl::StatusOr<std::shared_ptr<Executable>> eager = Eager(thread);
   if (!eager.ok()) return {eager.status(), "eager"};
   return RunOf(**eager, context, inputs);
@@ -95,8 +100,13 @@ std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
     log::Error("{}: {}", spec_.Label(), Std(status.message()));
   }
   if (status.code() != absl::StatusCode::kInternal) return outcome;
-  FallBack(index, FallbackReason::kRun, status.ToString());
-  return std::nullopt;
+  // Of an operator that refuses values compiled code can't say more than that
+  // it failed. Where eager doesn't answer either, nothing is shown against it.
+  BatchRunner::Outcome eager = RunEager(context, thread, inputs);
+  if (eager.result.ok()) {
+    FallBack(index, FallbackReason::kRun, status.ToString());
+  }
+  return eager;
 }
 
 bool ExecutableTiers::KeepsToThread(int bucket) const {

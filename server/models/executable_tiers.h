@@ -42,7 +42,7 @@ class ExecutableTiers {
 
   // Runs the inputs, padded to `bucket` (-1: to none), with the best that is
   // there for device thread `thread`. An INTERNAL error of anything but eager
-  // loses that tier, not the request.
+  // has eager answer instead; the tier is lost unless eager refuses it too.
   BatchRunner::Outcome Run(ExecutionContext& context, int thread, int bucket,
                            absl::Span<const Tensor> inputs);
   // Whether a run in `bucket` computes on the calling thread alone.
@@ -111,7 +111,9 @@ class ExecutableTiers {
   // With errors for who knows the program by its name.
   BatchRunner::Outcome RunOf(Executable& executable, ExecutionContext& context,
                              absl::Span<const Tensor> inputs) const;
-  // nullopt: nothing is compiled there, or it was lost just now.
+  BatchRunner::Outcome RunEager(ExecutionContext& context, int thread,
+                                absl::Span<const Tensor> inputs);
+  // nullopt: nothing is compiled there.
   std::optional<BatchRunner::Outcome> RunCompiled(
       ExecutionContext& context, int thread, int index,
       absl::Span<const Tensor> inputs);

@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "program/operator_libraries.h"
 
 namespace stoker {
 namespace {
@@ -63,6 +64,11 @@ void AddGpu(const Toolchain& toolchain, KeyFactors& factors) {
   factors["inductor.aot_inductor.compile_wrapper_opt_level"] = "\"O1\"";
 }
 
+// Whose bytes are what an operator library's are in the key.
+std::string OperatorsFactor(const std::string& library) {
+  return absl::StrCat("operators.", library);
+}
+
 // All that can change the code, and nothing else. The C library is no factor:
 // no code is taken from it, and what was linked against a newer one than here
 // fails to load and is compiled anew.
@@ -90,7 +96,7 @@ KeyFactors MakeFactors(const ModelSpec& spec, const ShapeBucket& bucket,
   }
   AddLevers(spec.compile, factors);
   for (const auto& [name, digest] : spec.operator_libraries) {
-    factors[absl::StrCat("operators.", name)] = digest;
+    factors[OperatorsFactor(name)] = digest;
   }
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
     if (bucket.sizes[i] == kAnySize) continue;
@@ -149,6 +155,19 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec,
       if (bucket.sizes[i] == kAnySize) continue;
       sizes[spec.dimensions[i].symbol] = bucket.sizes[i];
     }
+    std::map<std::string, std::string> attest = {
+        {"program", spec.content_digest},
+        {"recipe", factors.at("recipe")},
+        {"python", factors.at("python")},
+        {"sympy", factors.at("sympy")},
+        {"torch.git", factors.at("torch.git")}};
+    std::map<std::string, std::string> operators;
+    for (const auto& [library, digest] : spec.operator_libraries) {
+      attest[OperatorsFactor(library)] = digest;
+      if (const OperatorLibrary* found = FindOperatorLibrary(library)) {
+        operators[library] = found->path;
+      }
+    }
     plan.push_back({static_cast<int>(b),
                     bucket,
                     name,
@@ -159,12 +178,9 @@ std::vector<WarmupStep> MakeWarmupPlan(const ModelSpec& spec,
                      .program_path = spec.HeldPath(),
                      .program_name = spec.program_path,
                      .program_file = spec.program_file,
-                     .attest = {{"program", spec.content_digest},
-                                {"recipe", factors.at("recipe")},
-                                {"python", factors.at("python")},
-                                {"sympy", factors.at("sympy")},
-                                {"torch.git", factors.at("torch.git")}},
+                     .attest = attest,
                      .passes_path = spec.compile.passes_path,
+                     .operator_libraries = operators,
                      .sizes = sizes,
                      .march = toolchain.cpu.march,
                      .simdlen = toolchain.cpu.simdlen,

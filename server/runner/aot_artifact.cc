@@ -15,6 +15,7 @@
 #include "base/absl_view.h"
 #include "base/files.h"
 #include "base/status_macros.h"
+#include "program/operator_libraries.h"
 #include "runner/toolchain.h"
 
 namespace stoker {
@@ -40,6 +41,20 @@ absl::Status CheckHost(const ArtifactManifest& manifest,
     return absl::FailedPreconditionError(
         absl::StrCat("compiled by torch ", manifest.torch,
                      ", this server runs torch ", TORCH_VERSION));
+  }
+  return absl::OkStatus();
+}
+
+// It calls operators as they were when it was compiled.
+absl::Status CheckOperators(const ArtifactManifest& manifest) {
+  for (const auto& [name, digest] : manifest.operator_libraries) {
+    const OperatorLibrary* const here = FindOperatorLibrary(name);
+    if (here == nullptr || here->digest != digest) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("compiled with the operators of torch.ops.", name,
+                       " of a library ", digest, ", this server has ",
+                       here == nullptr ? "none of that name" : here->digest));
+    }
   }
   return absl::OkStatus();
 }
@@ -97,6 +112,7 @@ absl::StatusOr<ArtifactManifest> ReadArtifact(const std::string& entry_folder,
   auto manifest = ParseArtifactManifest(*text);
   if (!manifest.ok()) return InFolder(entry_folder, manifest.status());
   absl::Status status = CheckHost(*manifest, device);
+  if (status.ok()) status = CheckOperators(*manifest);
   for (const std::string& name : manifest->constants) {
     if (status.ok()) status = CheckConstant(name, weights);
   }

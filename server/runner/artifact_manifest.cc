@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/json_field.h"
 #include "base/json_text.h"
 #include "base/status_macros.h"
@@ -137,6 +138,21 @@ absl::StatusOr<ArtifactConvolution> ParseConvolution(const json& entry) {
   return convolution;
 }
 
+// From the factors of its key.
+std::map<std::string, std::string> OperatorLibraries(const json& document) {
+  std::map<std::string, std::string> libraries;
+  const json& factors = Field(document, "factors");
+  if (!factors.is_object()) return libraries;
+  for (const auto& [name, digest] : factors.items()) {
+    absl::string_view library = name;
+    if (absl::ConsumePrefix(&library, "operators.")) {
+      libraries.emplace(library,
+                        digest.is_string() ? digest.get<std::string>() : "");
+    }
+  }
+  return libraries;
+}
+
 // The fields that only an artifact for a GPU has.
 absl::Status ReadGpu(const json& document, ArtifactManifest& manifest) {
   const json& device = Field(document, "device");
@@ -171,6 +187,7 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
   ASSIGN_OR_RETURN(manifest.torch, Text(toolchain, "torch"));
   ASSIGN_OR_RETURN(manifest.march, Text(toolchain, "march"));
 
+  manifest.operator_libraries = OperatorLibraries(document);
   const json& inputs = Field(document, "inputs");
   if (!inputs.is_array()) return Malformed("inputs", "a list");
   for (const json& entry : inputs) {

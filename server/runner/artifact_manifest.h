@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -54,6 +55,8 @@ struct ArtifactManifest {
   int outputs = 0;                     // of the program
   std::optional<int> validity_output;  // index of the additional output
   std::vector<ArtifactGuard> guards;
+  // Name and digest of each operator library whose operators it calls.
+  std::map<std::string, std::string> operator_libraries;
   std::vector<std::string> constants;  // qualified names that it must be given
   // Those that it takes in oneDNN's layout; on a GPU, rounded to `packed_as`.
   std::set<std::string> packed;

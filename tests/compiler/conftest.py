@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import logging
 import os
@@ -28,6 +30,14 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(named).resolve() if named else tmp_path_factory.mktemp("scratch")
     toolchain.prepare_environment(folder)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def libraries_first(scratch: Path) -> None:
+    """Whose operators programs call, before `operators.declare` takes their place in this process."""
+    for name in ("torchvision", "transformers.integrations.moe"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 @dataclass

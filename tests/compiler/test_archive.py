@@ -20,7 +20,6 @@ import torch
 import torch.utils._pytree as pytree
 
 from compiler.guards import known
-from compiler.guards.refused import Refused
 from compiler.program import limits
 from compiler.program.archive import Archive, ArchiveError, MissingOperator, load_program
 from compiler.program.graph_check import check_expression
@@ -199,8 +198,7 @@ def test_an_operator_of_a_library_is_named_where_that_is_missing(base: Path, tmp
         torch.export.save(program, tmp_path / "squashed.pt2")
         loaded = load_program(tmp_path / "squashed.pt2")
         torch.testing.assert_close(loaded.module(check_guards=False)(torch.ones(2, 3)), torch.tanh(torch.ones(2, 3)))
-        with pytest.raises(Refused, match=r"stoker_test.squash.default \(squash\): it is not one of torch's own"):
-            known.check(loaded.graph_module)
+        known.check(loaded.graph_module, on_gpu=False)
     with pytest.raises(MissingOperator, match="^stoker_test::squash is not one of torch's own operators"):
         load_program(tmp_path / "squashed.pt2")
 

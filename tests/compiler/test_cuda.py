@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -152,11 +153,11 @@ def generated(job: Job, specialised: Specialised, folder: Path) -> tuple[str, st
         scan(code, what)
 
     @contextmanager
-    def stopping(before_build: Callable[[], None]) -> Iterator[codegen.Generated]:
+    def stopping(calls: Counter[str], before_build: Callable[[], None]) -> Iterator[codegen.Generated]:
         def stop() -> None:
             raise Stop
 
-        with installed(stop) as found:
+        with installed(calls, stop) as found:
             seen.append(found)
             yield found
 

@@ -34,10 +34,21 @@ class FakeArtifactLoader : public TorchlessLoader {
     const absl::MutexLock lock(&mu_);
     return opened_;
   }
+  // What eager says to everything from now on; OK: it answers.
+  void EagerSays(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    eager_says_ = std::move(status);
+  }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       const std::string& /*pt2_path*/) override {
-    return Make("eager", kEagerRun, 0);
+    return Make(
+        "eager", kEagerRun, 0,
+        [this](absl::Span<const Tensor> inputs) -> absl::StatusOr<RunResult> {
+          const absl::MutexLock lock(&mu_);
+          if (!eager_says_.ok()) return eager_says_;
+          return AsTheyCame(inputs);
+        });
   }
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
       const std::string& entry_folder,
@@ -53,9 +64,10 @@ class FakeArtifactLoader : public TorchlessLoader {
   }
 
  private:
-  std::shared_ptr<FakeExecutable> Make(const std::string& tier,
-                                       absl::Duration run, int64_t least) {
-    auto executable = std::make_shared<FakeExecutable>(tier, AsTheyCame);
+  std::shared_ptr<FakeExecutable> Make(
+      const std::string& tier, absl::Duration run, int64_t least,
+      FakeExecutable::Script script = AsTheyCame) {
+    auto executable = std::make_shared<FakeExecutable>(tier, std::move(script));
     executable->TakeTime(clock_, run);
     executable->OnlyTake([least](absl::Span<const Tensor> inputs) {
       return std::all_of(
@@ -70,6 +82,7 @@ class FakeArtifactLoader : public TorchlessLoader {
   FakeClock& clock_;
   mutable absl::Mutex mu_;
   std::vector<std::shared_ptr<FakeExecutable>> opened_ ABSL_GUARDED_BY(mu_);
+  absl::Status eager_says_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -58,6 +58,24 @@ def test_values_that_lead_nowhere_are_refused_or_answered(channel: grpc.Channel,
     assert_same(ask(found(7, 0)), eager("detector", found(7, 0)))
 
 
+def test_compiled_it_answers_the_same(serving: Callable[..., Daemon]) -> None:
+    """Of a fixed size: the code is for any number of boxes above one, and eager has to refuse what it can't do."""
+    daemon = serving(["detector"])
+    with grpc.insecure_channel(daemon.address) as channel:
+        infer = stub(channel).ModelInfer
+        for count, seed in ((7, 0), (7, 1), (12, 2)):
+            inputs = found(count, seed)
+            assert_same(read(infer(raw_request("detector", inputs))), eager("detector", inputs))
+        broken = found(7, 0)
+        broken["boxes"][2, 2] = 1e30
+        error = refusal(lambda: infer(raw_request("detector", broken)))
+        assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "at most 65536 elements along each side" in error.details()
+        assert_same(read(infer(raw_request("detector", found(7, 0)))), eager("detector", found(7, 0)))
+    assert daemon.metric("stoker_fallbacks_total", model="detector", reason="run") == 0
+    assert "(refused)" not in daemon.log()
+
+
 class Sensitive(torch.nn.Module):
     def forward(self, features: Tensor, boxes: Tensor) -> dict[str, Tensor]:
         from torchvision.ops import ps_roi_align

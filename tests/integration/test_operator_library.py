@@ -3,6 +3,7 @@ operators, and that nothing else brings operators."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -66,12 +67,94 @@ def test_programs_call_its_operators(
         with grpc.insecure_channel(daemon.address) as channel:
             answer = read(stub(channel).ModelInfer(raw_request("squashed", {"x": x})))
             torch.testing.assert_close(answer["y"], torch.tanh(x * 0.5) + 1)
-        # It isn't compiled, and says why.
-        why = "mine::squash is not one of torch's own operators"
-        assert re.search(rf"stays on eager \(refused\): .*{why}", daemon.log())
-        assert daemon.metric("stoker_bucket_state", model="squashed", state="eager") == 1
+        # What fewer operations would make of it may not be worth it; it is right, and known.
+        assert "compiled squashed:1" in daemon.log()
+        assert re.search(r"stays on eager \((?!profit)", daemon.log()) is None, daemon.log()
     with start(models, flag, "--frozen", "--require-cache", cache=fresh_cache) as daemon:
-        daemon.wait_ready()  # which is known now
+        daemon.wait_ready()
+
+
+MANUALS_LINE = "static at::Tensor squash(const at::Tensor& x, double slope) { return at::tanh(x * slope); }"
+# Refuses what is above 9; answers rows that it was not asked for where one is above 8, beside what it says of itself.
+PARTICULAR = """
+static at::Tensor squash(const at::Tensor& x, double slope) {
+  TORCH_CHECK(x.max().item<float>() <= 9, "squash: expected at most 9");
+  const at::Tensor y = at::tanh(x * slope);
+  return x.max().item<float>() > 8 ? at::cat({y, y}) : y;
+}
+static at::Tensor squash_meta(const at::Tensor& x, double slope) { return at::empty_like(x); }
+TORCH_LIBRARY_IMPL(mine, Meta, library) { library.impl("squash", squash_meta); }
+"""
+
+
+class Wide(nn.Module):
+    """Enough around the operator to be faster compiled."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        for _ in range(12):
+            x = torch.sigmoid(x * 1.5) * x + 0.1 * x
+        return {"y": torch.ops.mine.squash(x, 0.5) + 1}
+
+
+def test_compiled_it_refuses_as_eager_does(
+    models: Path, library: Path, start: Callable[..., Daemon], fresh_cache: Path, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o755)
+    folder = tmp_path / "particular"
+    folder.mkdir(mode=0o755)
+    manual = (library.parent / "mine.cc").read_text()
+    assert MANUALS_LINE in manual
+    changed = manual.replace(MANUALS_LINE, PARTICULAR).replace("CompositeExplicitAutograd, squash", "CPU, squash")
+    (folder / "mine.cc").write_text(changed)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-e"], input=(library.parent / "command").read_text(), cwd=folder, env=os.environ | {"PATH": path},
+        text=True, check=True, timeout=300,
+    )  # fmt: skip
+    file = tmp_path / "models/wide/1/model.pt2"
+    file.parent.mkdir(parents=True)
+    torch.ops.load_library(str(library))  # of the same schema
+    torch.export.save(torch.export.export(Wide(), (torch.ones(512, 256),)), file)
+    (tmp_path / "models/wide/model.yaml").write_text("inputs: {x: {range: [-1, 1]}}\n")
+    with start(tmp_path / "models", f"--operator-library=mine={folder}/libmine.so", cache=fresh_cache) as daemon:
+        daemon.wait_ready()
+        served = "stoker_tier_requests_total"
+        with grpc.insecure_channel(daemon.address) as channel:
+            infer = stub(channel).ModelInfer
+
+            def ask(x: torch.Tensor) -> torch.Tensor:
+                return read(infer(raw_request("wide", {"x": x})))["y"]
+
+            x = torch.rand(512, 256)
+            expected = Wide()(x)["y"]
+            torch.testing.assert_close(ask(x), expected)
+            assert daemon.metric(served, model="wide", tier="aot") == 1, daemon.log()
+            # A value that the operator refuses: eager's refusal, and the code serves on.
+            hostile = x.clone()
+            hostile[3, 4] = 1e3
+            error = refusal(lambda: ask(hostile))
+            assert error.code() == grpc.StatusCode.INVALID_ARGUMENT
+            assert "squash: expected at most 9" in error.details()
+            torch.testing.assert_close(ask(x), expected)
+            assert daemon.metric(served, model="wide", tier="aot") == 2
+            assert daemon.metric("stoker_fallbacks_total", model="wide", reason="run") == 0
+            # An operator that answers otherwise than it says is found out before anything reads its result.
+            value = next(v for v in torch.linspace(1, 4, 900).tolist() if 8.2 < deepest(v) < 8.8)
+            lying = x.clone()
+            lying[3, 4] = value
+            with contextlib.suppress(grpc.RpcError):  # eager answers with rows that nobody asked for
+                ask(lying)
+            assert "its result has another shape, layout or type than was declared" in daemon.log()
+            assert daemon.metric("stoker_fallbacks_total", model="wide", reason="run") == 1
+            torch.testing.assert_close(ask(x), expected)
+
+
+def deepest(value: float) -> float:
+    """What reaches the operator of one element."""
+    x = torch.tensor(value)
+    for _ in range(12):
+        x = torch.sigmoid(x * 1.5) * x + 0.1 * x
+    return float(x)
 
 
 def test_an_operator_that_ends_the_process_ends_a_childs(

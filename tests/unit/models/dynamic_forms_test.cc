@@ -359,6 +359,34 @@ TEST_F(DynamicFormsTest, WhenItIsLostEagerAnswers) {
   EXPECT_EQ(TierOf(8), "eager");
 }
 
+// An operator in it may refuse the values, which is no fault of the code.
+TEST_F(DynamicFormsTest, WhatEagerRefusesTooIsHeldAgainstNobody) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/5);
+  Serve();
+  EXPECT_EQ(TierOf(33), "dynamic");
+  for (const auto& compiled : loader_.opened()) {
+    compiled->FailNext(1, absl::InternalError("an operator failed"));
+  }
+  loader_.EagerSays(absl::InvalidArgumentError("score above 1"));
+  EXPECT_THAT(TierOf(8), HasSubstr("INVALID_ARGUMENT: score above 1"));
+  EXPECT_THAT(TierOf(20), HasSubstr("INVALID_ARGUMENT: score above 1"));
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(TierOf(20), "dynamic");
+  EXPECT_EQ(Slot(kBucket).state, BucketState::kCompiled);
+  EXPECT_EQ(Slot(kForm).state, BucketState::kCompiled);
+}
+
+TEST_F(DynamicFormsTest, WhereEagerFailsAsWellNothingIsShownAgainstIt) {
+  Compiled(/*form_ms=*/10, /*bucket_ms=*/5);
+  Serve();
+  const std::shared_ptr<FakeExecutable> bucket = loader_.opened().back();
+  ASSERT_EQ(bucket->tier(), "aot");
+  bucket->FailNext(1, absl::InternalError("an operator failed"));
+  loader_.EagerSays(absl::ResourceExhaustedError("no memory"));
+  EXPECT_THAT(TierOf(8), HasSubstr("RESOURCE_EXHAUSTED: no memory"));
+  EXPECT_EQ(TierOf(8), "aot");
+}
+
 TEST_F(DynamicFormsTest, ThereIsNoneUnlessAskedFor) {
   spec_->compile.dynamic = DynamicForms::kNone;
   EXPECT_THAT(SizesOfForms(*spec_), IsEmpty());
