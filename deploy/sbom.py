@@ -39,6 +39,7 @@ from spdx_tools.spdx.validation.document_validator import validate_full_spdx_doc
 from spdx_tools.spdx.writer.write_anything import write_file
 
 LOCK = Path(__file__).resolve().parent / "requirements.lock"
+LLHTTP_LOCK = Path(__file__).resolve().parent / "llhttp.lock"
 # The wheels that deploy/packages/torch_libraries.sh takes libraries from.
 WHEELS = ("torch", "nvidia-cuda-runtime", "nvidia-cuda-cupti")
 # Debian's packages of which the daemon holds a copy, compiled in.
@@ -118,6 +119,14 @@ def wheel(name: str) -> Package:
     return package(identifier("pypi", name), name, locked[1], f"pkg:pypi/{name}@{locked[1]}")
 
 
+def llhttp() -> Package:
+    """Compiled in, from the source archive of another package that carries it."""
+    stated = re.search(r"takes llhttp (\S+) from", LLHTTP_LOCK.read_text())
+    if stated is None:
+        sys.exit(f"sbom.py: expected the version of llhttp in {LLHTTP_LOCK}, found none")
+    return package(identifier("source", "llhttp"), "llhttp", stated[1], f"pkg:npm/llhttp@{stated[1]}")
+
+
 def sha256(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -141,6 +150,7 @@ def describe(arguments: argparse.Namespace) -> Document:
         parts = [(each, RelationshipType.DEPENDS_ON) for each, _ in parts]
     parts += [(wheel(name), RelationshipType.CONTAINS) for name in WHEELS]
     parts += [(debian(host[name]), RelationshipType.STATIC_LINK) for name in HEADERS if name not in linked]
+    parts.append((llhttp(), RelationshipType.STATIC_LINK))
     made = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC).replace(tzinfo=None)
     info = CreationInfo(
         spdx_version="SPDX-2.3", spdx_id="SPDXRef-DOCUMENT", name=f"{arguments.name}-{arguments.version}",

@@ -36,12 +36,12 @@ inline constexpr MetricDef kRequestMemory{
     "stoker_request_memory_bytes", MetricKind::kGauge, "",
     "Bytes held by requests that are not answered yet, their answers "
     "included."};
-inline constexpr MetricDef kConnections{"stoker_connections",
-                                        MetricKind::kGauge, "",
-                                        "Open connections of the gRPC port."};
+inline constexpr MetricDef kConnections{
+    "stoker_connections", MetricKind::kGauge, "",
+    "Open connections of the ports of gRPC and HTTP."};
 inline constexpr MetricDef kConnectionsEnded{
     "stoker_connections_ended_total", MetricKind::kCounter, "reason",
-    "Connections of the gRPC port that the server did not take or ended "
+    "Connections to these ports that the server did not take or ended "
     "itself, by reason: limit, peer_limit, descriptors (none left), accept "
     "(another failure of the system), handshake (no HTTP/2 in time), "
     "handshakes (made room for others'), tls (to a port without), protocol "
@@ -59,7 +59,7 @@ inline constexpr MetricDef kSharedMemoryCopied{
     "Bytes of tensors in shared memory: read (inputs) and written (outputs)."};
 inline constexpr MetricDef kTlsFailures{
     "stoker_tls_handshakes_failed_total", MetricKind::kCounter, "reason",
-    "TLS handshakes of the gRPC port that failed, by reason: plain_text, "
+    "TLS handshakes that failed, by reason: plain_text, "
     "version (too old), cipher, alpn (not h2), no_certificate, certificate "
     "(not of a trusted authority), expired, name (not let in; these four are "
     "about the client's), rejected (by the client), closed (by the client), "
@@ -70,7 +70,7 @@ inline constexpr MetricDef kTlsReloads{
     "(what was in use stays)."};
 inline constexpr MetricDef kTlsCertificateExpiry{
     "stoker_tls_certificate_expiry_timestamp_seconds", MetricKind::kGauge, "",
-    "Unix time at which the certificate of the gRPC port expires; 0 without "
+    "Unix time at which the certificate of the ports expires; 0 without "
     "TLS."};
 inline constexpr MetricDef kFreeCores{
     "stoker_free_cores", MetricKind::kGauge, "",
