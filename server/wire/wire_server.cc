@@ -111,9 +111,12 @@ void WireServer::Shutdown(MonotonicTime deadline) {
   absl::MutexLock lock(&mu_);
   if (is_shut_down_) return;
   is_shut_down_ = true;
+  std::vector<Listener*> open;  // the loop's thread has no lock
+  open.reserve(listeners_.size());
+  for (const auto& listener : listeners_) open.push_back(listener.get());
   absl::Notification closed;
-  loops_.front()->Run([&closed, &listeners = listeners_] {
-    for (const auto& listener : listeners) listener->Close();
+  loops_.front()->Run([&closed, &open] {
+    for (Listener* const listener : open) listener->Close();
     closed.Notify();
   });
   closed.WaitForNotification();
