@@ -153,7 +153,10 @@ def generated(job: Job, specialised: Specialised, folder: Path) -> tuple[str, st
         scan(code, what)
 
     @contextmanager
-    def stopping(calls: Counter[str], before_build: Callable[[], None]) -> Iterator[codegen.Generated]:
+    def stopping(
+        calls: Counter[str], before_build: Callable[[], None], own_part: Callable[[str], str] | None
+    ) -> Iterator[codegen.Generated]:
+        assert own_part is None  # wrappers for GPUs stay whole
         def stop() -> None:
             raise Stop
 
