@@ -66,7 +66,10 @@ def installed() -> Iterator[None]:
         return path
 
     with replaced(codecache, "_precompile_header", precompile_with_object):
-        yield
+        try:
+            yield
+        finally:
+            os.environ.pop(VARIABLE, None)
 
 
 @functools.cache

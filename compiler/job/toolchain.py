@@ -13,7 +13,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from compiler.job import cuda, interface_object
+from compiler.job import cuda
 
 WRAPPER = Path(__file__).with_name("stoker-g++")
 
@@ -67,7 +67,6 @@ def select_target(march: str, simdlen: int, scratch: Path) -> None:
     check_target(march, simdlen)
     os.environ["STOKER_MARCH"] = march
     os.environ.pop("STOKER_CUDA_STUB", None)
-    os.environ.pop(interface_object.VARIABLE, None)
     config.cpp.cxx = (str(WRAPPER),)
     config.cpp.simdlen = simdlen
     # Probing costs two compiles and two imports of torch, and looks at this machine, not the target.
