@@ -259,7 +259,7 @@ absl::Status Daemon::Listen() {
               }
               return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
             }}},
-          options_.metrics_tls ? tls_.get() : nullptr, metrics_, clock_));
+          options_.metrics_tls ? tls_.get() : nullptr, clock_));
   const int cores = UsableCores();
   RpcServerOptions options;
   options.address = options_.listen;

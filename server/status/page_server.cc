@@ -111,15 +111,14 @@ class PageHandler final : public HttpHandler {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
-    const std::string& address, Pages pages, TlsContext* tls,
-    MetricRegistry& metrics, Clock& clock) {
+    const std::string& address, Pages pages, TlsContext* tls, Clock& clock) {
   std::unique_ptr<PageServer> server(new PageServer(std::move(pages)));
   WireOptions options;
   options.name = "pages";
   options.limits.max_connections = kMaxConnections;
-  ASSIGN_OR_RETURN(server->wire_,
-                   WireServer::Start(
-                       options, [](Call&) { return nullptr; }, metrics, clock));
+  ASSIGN_OR_RETURN(server->wire_, WireServer::Start(
+                                      options, [](Call&) { return nullptr; },
+                                      server->metrics_, clock));
   HttpOptions http;
   http.name = "metrics";
   http.address = address;

@@ -24,8 +24,7 @@ class PageServer {
   // plain text. INVALID_ARGUMENT: that is no address; UNAVAILABLE: it can't be
   // bound. What is passed by reference outlives it.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
-      const std::string& address, Pages pages, TlsContext* tls,
-      MetricRegistry& metrics, Clock& clock);
+      const std::string& address, Pages pages, TlsContext* tls, Clock& clock);
 
   int port() const { return port_; }
 
@@ -33,6 +32,8 @@ class PageServer {
   explicit PageServer(Pages pages) : pages_(std::move(pages)) {}
 
   const Pages pages_;
+  // Of its connections, and on no page: who reads a figure would change it.
+  MetricRegistry metrics_;
   std::unique_ptr<WireServer> wire_;  // ends first
   int port_ = 0;
 };
