@@ -116,7 +116,9 @@ def test_compiled_it_refuses_as_eager_does(
     torch.ops.load_library(str(library))  # of the same schema
     torch.export.save(torch.export.export(Wide(), (torch.ones(512, 256),)), file)
     (tmp_path / "models/wide/model.yaml").write_text("inputs: {x: {range: [-1, 1]}}\n")
-    with start(tmp_path / "models", f"--operator-library=mine={folder}/libmine.so", cache=fresh_cache) as daemon:
+    # On a busy machine it isn't faster; what is asked here is something else.
+    arguments = (f"--operator-library=mine={folder}/libmine.so", "--no-promotion-checks")
+    with start(tmp_path / "models", *arguments, cache=fresh_cache) as daemon:
         daemon.wait_ready()
         served = "stoker_tier_requests_total"
         with grpc.insecure_channel(daemon.address) as channel:
