@@ -135,6 +135,10 @@ RpcServer::~RpcServer() { Shutdown(MonotonicTime::InfinitePast()); }
 absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
     RpcServerOptions options, ModelManager& manager, Clock& clock,
     MetricRegistry& metrics) {
+  if (options.address.empty()) {
+    return absl::InvalidArgumentError(
+        "expected an address for gRPC, host:port or unix:PATH, got ''");
+  }
   auto impl = std::make_unique<Impl>(options, manager, clock, metrics);
   RETURN_IF_ERROR(impl->StartWire(options, metrics, clock));
   log::Info("gRPC listens on {}, port {}", options.address, impl->wire->port());

@@ -38,7 +38,7 @@ TEST(WorkerProtocolTest, AJobIsOneLineWithEveryMember) {
       "model": "minilm:1", "bucket": "batch=8",
       "program": "/models/minilm/1/model.pt2",
       "passes": "/models/minilm/passes.py", "sizes": {"s43": 8},
-      "march": "x86-64-v3", "simdlen": 256, "device": "cpu",
+      "operators": {}, "march": "x86-64-v3", "simdlen": 256, "device": "cpu",
       "stage": "/c/staging/x", "scratch": "/c/scratch",
       "timeout_seconds": 90, "memory_bytes": 1073741824})");
   auto job = nlohmann::json::parse(line);
