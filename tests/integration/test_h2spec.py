@@ -24,18 +24,19 @@ ON_PURPOSE = {
     "http2/5.3.1: Sends PRIORITY frame that depend on itself",
 }
 
-# They send a request without its end, and then what is wrong with the stream. The answer may be out before that, and on a
-# busy machine it is: then the stream is over, by this side, and what comes on it is passed over, as the standard says.
+WRONG_LENGTH = 'http2/8.1.2.6: Sends a HEADERS frame with the "content-length" header field which does not equal'
+
+# They send a request without its end, and then what is wrong with the stream. The answer may be out before that, and
+# on a busy machine it is: then the stream is over, by this side, and what comes on it is passed over, as the standard
+# says.
 EITHER_WAY = {
     "http2/6.1: Sends a DATA frame with invalid pad length",
     "http2/6.9: Sends a WINDOW_UPDATE frame with a flow control window increment of 0 on a stream",
     "http2/6.9.1: Sends multiple WINDOW_UPDATE frames increasing the flow control window to above 2^31-1 on a stream",
     "http2/8.1: Sends a second HEADERS frame without the END_STREAM flag",
     "http2/8.1.2.1: Sends a HEADERS frame that contains a pseudo-header field as trailers",
-    'http2/8.1.2.6: Sends a HEADERS frame with the "content-length" header field which does not equal the DATA frame '
-    "payload length",
-    'http2/8.1.2.6: Sends a HEADERS frame with the "content-length" header field which does not equal the sum of the '
-    "multiple DATA frames payload length",
+    f"{WRONG_LENGTH} the DATA frame payload length",
+    f"{WRONG_LENGTH} the sum of the multiple DATA frames payload length",
 }
 
 # Of a header, of which some tests send five: more than the 64 KB that a frame may have here.
