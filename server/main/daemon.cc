@@ -242,24 +242,6 @@ absl::StatusOr<int> Daemon::Serve() {
 absl::Status Daemon::Listen() {
   status_reader_ = std::make_unique<StatusReader>(
       *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
-  ASSIGN_OR_RETURN(
-      pages_,
-      PageServer::Start(
-          options_.metrics_listen,
-          {{"/", [this] { return StatusPage(status_reader_->Read()); }},
-           {"/status.json",
-            [this] {
-              return Page{"application/json",
-                          StatusJson(status_reader_->Read()), ""};
-            }},
-           {"/metrics",
-            [this] {
-              if (free_cores_ != nullptr) {
-                metrics_.Gauge(metric::kFreeCores).Set(free_cores_->now());
-              }
-              return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
-            }}},
-          options_.metrics_tls ? tls_.get() : nullptr, clock_));
   const int cores = UsableCores();
   RpcServerOptions options;
   options.address = options_.listen;
@@ -272,6 +254,25 @@ absl::Status Daemon::Listen() {
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));
+  health_ = std::make_unique<HealthPages>(*rpc_);
+  Pages pages = {
+      {"/", [this] { return StatusPage(status_reader_->Read()); }},
+      {"/status.json",
+       [this] {
+         return Page{"application/json", StatusJson(status_reader_->Read()),
+                     ""};
+       }},
+      {"/metrics", [this] {
+         if (free_cores_ != nullptr) {
+           metrics_.Gauge(metric::kFreeCores).Set(free_cores_->now());
+         }
+         return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
+       }}};
+  health_->AddTo(pages);
+  ASSIGN_OR_RETURN(
+      pages_,
+      PageServer::Start(options_.metrics_listen, std::move(pages),
+                        options_.metrics_tls ? tls_.get() : nullptr, clock_));
   RecordPhase("listening");
   log::Info(
       "stokerd {} listening: gRPC port {}, metrics port {}, HTTP port {}; {} "
@@ -334,6 +335,7 @@ void Daemon::Drain(int signal) {
             absl::FormatDuration(options_.drain));
   // Running calls are answered by the batchers, so the models go after the
   // wire.
+  health_->Stop();
   rpc_->Shutdown(deadline);
   if (gpus_.lost()) {
     // Every call is answered. What is left would free memory of a GPU that

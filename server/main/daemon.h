@@ -19,6 +19,7 @@
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
 #include "main/gpu_guard.h"
+#include "main/health_pages.h"
 #include "main/options.h"
 #include "main/service_manager.h"
 #include "metrics/metrics.h"
@@ -98,10 +99,11 @@ class Daemon {
   std::unique_ptr<ModelManager> manager_;
 
   std::unique_ptr<StatusReader> status_reader_;
-  std::unique_ptr<PageServer> pages_;
   std::unique_ptr<TlsContext> tls_;  // null: plain text
   std::unique_ptr<RpcServer> rpc_;
-  bool was_ready_ = false;  // lifecycle thread only
+  std::unique_ptr<HealthPages> health_;
+  std::unique_ptr<PageServer> pages_;  // asks what is above
+  bool was_ready_ = false;             // lifecycle thread only
 };
 
 }  // namespace stoker

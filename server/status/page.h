@@ -12,6 +12,7 @@ struct Page {
   std::string body;
   // What a browser may load and run for this page; empty: no such header.
   std::string security_policy;
+  int status = 200;
 };
 
 // What makes a page anew for each request, by path ("/metrics"). Called from

@@ -89,7 +89,8 @@ HttpAnswer PageFor(const HttpHead& head, const Pages& pages) {
                     Line(absl::StrCat("expected GET or HEAD, got ",
                                       absl::CHexEscape(head.method))));
   }
-  return AnswerOf(head, 200, "", page->second());
+  const Page made = page->second();
+  return AnswerOf(head, made.status, "", made);
 }
 
 class PageHandler final : public HttpHandler {

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 CHART = REPOSITORY / "deploy/kubernetes/charts/stoker"
 CASES = sorted((CHART / "ci").glob("*.yaml"))
 CUSTOM = "monitoring.coreos.com/v1"
+REPEATED = {"--tls-client-name"}
 KUBERNETES = "1.35"
 
 Object = dict[str, Any]
@@ -106,11 +107,13 @@ def test_one_value_is_needed_and_enough() -> None:
 
 @each_case
 def test_every_flag_is_one_of_stokerds(case: Path) -> None:
-    known = set(re.findall(r'(--[a-z][a-z-]+)[",]', (REPOSITORY / "server/main/options.cc").read_text()))
+    sources = sorted((REPOSITORY / "server/main").glob("*options.cc"))
+    known = set(re.findall(r'(--[a-z][a-z-]+)[",]', "".join(source.read_text() for source in sources)))
     for spec in all_pods(render(case)):
         for container in spec["containers"] + spec.get("initContainers", []):
             flags = [argument.split("=")[0] for argument in container["args"]]
-            assert set(flags) <= known and len(set(flags)) == len(flags), flags
+            once = [flag for flag in flags if flag not in REPEATED]
+            assert set(flags) <= known and len(set(once)) == len(once), flags
 
 
 @each_case
@@ -165,10 +168,14 @@ def test_the_grace_period_fits_the_drain(case: Path) -> None:
 @each_case
 def test_the_probes_ask_services_that_exist(case: Path) -> None:
     names = (REPOSITORY / "server/rpc/rpc_server.cc").read_text()
+    pages = (REPOSITORY / "server/main/health_pages.cc").read_text()
     objects = render(case)
     for probe in ("startup", "readiness", "liveness"):
-        asked = server(objects)[f"{probe}Probe"]["grpc"]
-        assert asked == {"port": 8001, "service": probe} and f'service == "{probe}"' in names
+        asked = server(objects)[f"{probe}Probe"]
+        if case.stem == "tls":
+            assert asked["httpGet"] == {"path": f"/health/{probe}", "port": "metrics"} and f'"{probe}"' in pages
+        else:
+            assert asked["grpc"] == {"port": 8001, "service": probe} and f'service == "{probe}"' in names
     # The rollout waits longer than a start may take.
     startup = server(objects)["startupProbe"]
     budget = startup["periodSeconds"] * startup["failureThreshold"]
@@ -256,6 +263,78 @@ def test_what_is_signed_is_checked_with_the_key_of_a_config_map() -> None:
     assert mount["readOnly"] and f"--trust={mount['mountPath']}/trusted.pem" in container["args"]
     assert {"name": "trust", "configMap": {"name": "kernels-signer"}} in spec["volumes"]
     assert not any("--trust" in argument for argument in pod(render("source-pvc"))["containers"][0]["args"])
+
+
+def test_tls_with_a_secret_and_clients_that_show_certificates() -> None:
+    objects = render("tls")
+    container = server(objects)
+    mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
+    assert mounts["tls"]["readOnly"] and mounts["tls-clients"]["readOnly"]
+    folder, clients = mounts["tls"]["mountPath"], mounts["tls-clients"]["mountPath"]
+    assert [argument for argument in container["args"] if argument.startswith("--tls-")] == [
+        f"--tls-certificate={folder}/tls.crt",
+        f"--tls-key={folder}/tls.key",
+        "--tls-min-version=1.3",
+        f"--tls-client-ca={clients}/authorities.pem",
+        "--tls-client-name=*.batch.example.com",
+        "--tls-client-name=spiffe://cluster/asker",
+    ]
+    volumes = {volume["name"]: volume for volume in pod(objects)["volumes"]}
+    # The server warns of a key that everybody may read.
+    assert volumes["tls"]["secret"] == {"secretName": "stoker-certificate", "defaultMode": 0o440}
+    assert pod(objects)["securityContext"]["fsGroup"]
+    assert volumes["tls-clients"]["configMap"] == {"name": "clients-authorities"}
+    ports = {port["name"]: port.get("appProtocol") for port in one(objects, "Service")["spec"]["ports"]}
+    assert ports == {"grpc": "https", "http1": "https", "metrics": None}
+    # What doesn't serve needs no certificate.
+    (warm,) = pod(objects)["initContainers"]
+    assert not any("tls" in json.dumps(part) for part in (warm["args"], warm["volumeMounts"]))
+    plain = render("one-value")
+    assert not any("tls" in volume["name"] for volume in pod(plain)["volumes"])
+    ports = {port["name"]: port.get("appProtocol") for port in one(plain, "Service")["spec"]["ports"]}
+    assert ports == {"grpc": "kubernetes.io/h2c", "http1": "http", "metrics": None}
+
+
+def test_a_certificate_by_cert_manager() -> None:
+    made = "tls.certManager"
+    sets = (f"{made}.enabled=true", f"{made}.issuer.name=ca", f"{made}.dnsNames={{api.example.org}}")
+    objects = render("one-value", *sets)
+    certificate = one(objects, "Certificate")
+    assert certificate["apiVersion"] == "cert-manager.io/v1"
+    service = one(objects, "Service")["metadata"]["name"]
+    assert certificate["spec"] == {
+        "secretName": f"{service}-tls",
+        "dnsNames": [
+            service,
+            f"{service}.inference",
+            f"{service}.inference.svc",
+            f"{service}.inference.svc.cluster.local",
+            "api.example.org",
+        ],
+        "issuerRef": {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"},
+        "privateKey": {"rotationPolicy": "Always"},
+        "usages": ["server auth", "digital signature", "key encipherment"],
+    }
+    (volume,) = [each for each in pod(objects)["volumes"] if each["name"] == "tls"]
+    assert volume["secret"]["secretName"] == certificate["spec"]["secretName"]
+    headless = one(render("one-value", *sets, "service.headless=true"), "Certificate")
+    assert f"*.{service}.inference.svc.cluster.local" in headless["spec"]["dnsNames"]
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (["tls.secret=a", "tls.certManager.enabled=true", "tls.certManager.issuer.name=ca"], "are both set"),
+        (["tls.certManager.enabled=true"], "tls.certManager.issuer.name is missing"),
+        (["tls.secret=a", "tls.clients.names={x.example.org}"], "tls.clients.configMap is missing"),
+        (["tls.clients.configMap=ca"], "tls.secret is missing"),
+        (["tls.minVersion=1.1"], "minVersion"),
+        (["tls.certificate=a"], "certificate"),
+    ],
+)
+def test_half_of_tls_is_refused(sets: list[str], words: str) -> None:
+    done = template(None, "model.source=pvc://models", *sets)
+    assert done.returncode != 0 and words in done.stderr
 
 
 def test_the_job_fills_what_the_servers_read() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from loadtest.servers.process import wait_until
 from loadtest.servers.stokerd import REPOSITORY as REPO
 from loadtest.servers.stokerd import STOKERCTL, STOKERD, Daemon, warm_up
 
-__all__ = ["REPO", "STOKERCTL", "STOKERD", "Daemon", "ctl", "eventually", "warm_up", "write_yaml"]
+__all__ = ["REPO", "STOKERCTL", "STOKERD", "Daemon", "ctl", "eventually", "health_page", "warm_up", "write_yaml"]
 
 
 def eventually(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
@@ -24,6 +26,15 @@ def ctl(*arguments: object, code: int = 0) -> str:
     done = subprocess.run([STOKERCTL, *map(str, arguments)], capture_output=True, text=True, timeout=60)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return done.stdout if code in (0, 1) else done.stderr
+
+
+def health_page(daemon: Daemon, service: str) -> tuple[int, str]:
+    """What a kubelet is told: code and line."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{daemon.metrics_port}/health/{service}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def write_yaml(model: Path, **fields: object) -> None:

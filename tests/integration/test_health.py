@@ -17,7 +17,7 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from tests.integration.daemon import Daemon, ctl
+from tests.integration.daemon import Daemon, ctl, health_page
 from tests.integration.wire import raw_request, refusal, stub
 
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
@@ -62,6 +62,9 @@ def test_from_launch_to_stop(
             assert ask(daemon.address, code=1) == "not serving\n"
             assert ask(daemon.address, "mlp", code=1) == "not serving\n"
             assert ask(daemon.address, "liveness") == "serving\n"
+            assert health_page(daemon, "liveness") == (200, "serving\n")
+            assert health_page(daemon, "readiness") == (503, "not serving\n")
+            assert health_page(daemon, "startup") == (503, "not serving\n")
 
             with open(gate, "wb"):  # waits for the worker to wait
                 seen = statuses(channel)
@@ -77,6 +80,8 @@ def test_from_launch_to_stop(
             assert SERVING in changes  # reads up to it
             assert set(statuses(channel).values()) == {SERVING}
             assert ask(daemon.address) == "serving\n"
+            for service in ("liveness", "readiness", "startup"):
+                assert health_page(daemon, service) == (200, "serving\n")
             assert json.loads(ask(daemon.address, "mlp", "--json")) == {"service": "mlp", "serving": True}
 
             daemon.process.terminate()

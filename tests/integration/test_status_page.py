@@ -110,7 +110,8 @@ def test_paths_and_methods(daemon: Daemon) -> None:
             assert body == f"expected GET or HEAD, got {method}\n"
     code, headers, body = ask(daemon, "/favicon.ico")
     assert (code, headers["Content-Type"]) == (404, "text/plain; charset=utf-8")
-    assert body == "expected / or /metrics or /status.json, got /favicon.ico\n"
+    health = "/health/liveness or /health/readiness or /health/startup"
+    assert body == f"expected / or {health} or /metrics or /status.json, got /favicon.ico\n"
 
 
 def test_what_is_served(daemon: Daemon) -> None:

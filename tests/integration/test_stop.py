@@ -16,7 +16,7 @@ import tritonclient.grpc as triton
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from torch import Tensor, nn
 
-from tests.integration.daemon import Daemon, eventually, write_yaml
+from tests.integration.daemon import Daemon, eventually, health_page, write_yaml
 
 SIZE = 384
 REQUESTS = 24
@@ -95,6 +95,8 @@ def test_accepted_requests_are_answered(start, slow: Path) -> None:
             daemon.process.send_signal(signal.SIGTERM)
             # Load balancers learn of it while the requests are being answered.
             assert next(watch).status == NOT_SERVING
+            assert health_page(daemon, "readiness") == (503, "draining\n")
+            assert health_page(daemon, "liveness") == (200, "draining\n")
             assert not daemon.ended()
             with pytest.raises(grpc.RpcError) as ended:
                 next(watch)

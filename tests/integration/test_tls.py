@@ -19,7 +19,7 @@ import tritonclient.grpc as triton
 from loadtest.servers.process import ServerError, ServerProcess
 from loadtest.servers.stokerd import LISTENING, command
 from tests.integration.certificates import Authority
-from tests.integration.daemon import Daemon, ctl, eventually
+from tests.integration.daemon import Daemon, ctl, eventually, health_page
 from tests.integration.wire import assert_same, eager, raw_request, read, stub
 
 X = {"x": torch.linspace(-1, 1, 16).reshape(1, 16)}
@@ -106,6 +106,11 @@ def test_the_real_client(secured: Secured) -> None:
         data = triton.InferInput("x", [1, 16], "FP32")
         data.set_data_from_numpy(X["x"].numpy())
         client.infer("identity", [data])
+
+
+def test_who_has_no_certificate_may_ask_the_pages_for_health(secured: Secured) -> None:
+    for service in ("liveness", "readiness", "startup"):
+        assert health_page(secured.daemon, service) == (200, "serving\n")
 
 
 def test_large_messages_both_ways(secured: Secured) -> None:

@@ -183,8 +183,39 @@ runtimeClassName: {{ . }}
     {{- end }}
 {{- end }}
 
+{{/* The Secret with the server's certificate; empty where it speaks plain text. */}}
+{{- define "stoker.tlsSecret" -}}
+{{- if .Values.tls.secret }}{{ .Values.tls.secret }}
+{{- else if .Values.tls.certManager.enabled }}{{ include "stoker.fullname" . }}-tls
+{{- end }}
+{{- end }}
+
+{{/* What a kubelet asks. It speaks gRPC neither over TLS nor with a certificate: then the page, which asks the gRPC
+service. dict "root" $ "service" NAME. */}}
+{{- define "stoker.probe" -}}
+{{- if include "stoker.tlsSecret" .root -}}
+httpGet: {path: /health/{{ .service }}, port: metrics}
+{{- else -}}
+grpc: {port: 8001, service: {{ .service }}}
+{{- end }}
+{{- end }}
+
 {{- define "stoker.check" -}}
 {{- if not .Values.model.source }}
 {{- fail "model.source is missing: where the model repository is, such as pvc://CLAIM/FOLDER, oci://IMAGE or /FOLDER" }}
+{{- end }}
+{{- with .Values.tls }}
+{{- if and .secret .certManager.enabled }}
+{{- fail "tls.secret and tls.certManager.enabled are both set: expected one certificate, of a Secret that exists or that cert-manager makes" }}
+{{- end }}
+{{- if and .certManager.enabled (not .certManager.issuer.name) }}
+{{- fail "tls.certManager.issuer.name is missing: who signs the certificate" }}
+{{- end }}
+{{- if and .clients.names (not .clients.configMap) }}
+{{- fail "tls.clients.configMap is missing: tls.clients.names are names in certificates of its authorities" }}
+{{- end }}
+{{- if and .clients.configMap (not (or .secret .certManager.enabled)) }}
+{{- fail "tls.secret is missing: clients show certificates only to a server that has one" }}
+{{- end }}
 {{- end }}
 {{- end }}
