@@ -97,7 +97,7 @@ def test_what_kserve_expects_of_a_runtime() -> None:
         assert formats.keys() == {"pt2", "torch_export", "pytorch"}
     first, *others = container()["ports"]
     assert first == {"name": "h2c", "containerPort": 8001, "protocol": "TCP"}
-    assert [port["name"] for port in others] == ["metrics"]
+    assert [port["name"] for port in others] == ["http1", "metrics"]
     startup = container()["startupProbe"]
     budget = startup["periodSeconds"] * startup["failureThreshold"]
     assert float(flag(container()["args"], "--repository-wait-seconds")) < budget < ROLLOUT_SECONDS
