@@ -1,7 +1,10 @@
 #include "program/number_arguments.h"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,11 @@ using nlohmann::json;
 
 constexpr char kFloorDivide[] = "torch.ops.aten.floor_divide.default";
 
+// Of which runner/number_operators.h has one for all numbers.
+constexpr std::string_view kOfIntegers[] = {
+    "_operator.eq", "_operator.ne", "_operator.lt", "_operator.le",
+    "_operator.gt", "_operator.ge", "_operator.mod"};
+
 bool IsTensor(const json& input) {
   return Field(Field(input, "arg"), "as_tensor").is_object();
 }
@@ -24,6 +32,26 @@ bool IsNumber(const json& input) {
   const json& argument = Field(input, "arg");
   return argument.contains("as_int") || argument.contains("as_float") ||
          argument.contains("as_sym_int") || argument.contains("as_sym_float");
+}
+
+bool IsFloatingNumber(const json& input) {
+  const json& argument = Field(input, "arg");
+  return argument.contains("as_float") || argument.contains("as_sym_float");
+}
+
+// Whether the node is changed.
+bool UseOperatorOfNumbers(json& node) {
+  const std::string target = TextField(node, "target");
+  const json& inputs = Field(node, "inputs");
+  if (std::find(std::begin(kOfIntegers), std::end(kOfIntegers), target) ==
+          std::end(kOfIntegers) ||
+      !inputs.is_array() ||
+      std::none_of(inputs.begin(), inputs.end(), IsFloatingNumber)) {
+    return false;
+  }
+  node["target"] = absl::StrCat(
+      "torch.ops.stoker.", target.substr(target.find('.') + 1), ".default");
+  return true;
 }
 
 // Whether a tensor like that holds the number as Python's own would: a number
@@ -88,6 +116,7 @@ bool RewriteGraph(json& graph) {
   json nodes = json::array();
   bool any = false;
   for (json& node : graph["nodes"]) {
+    any |= UseOperatorOfNumbers(node);
     any |= RewriteNode(node, values, nodes);
     nodes.push_back(std::move(node));
   }

@@ -13,6 +13,7 @@
 #include "runner/executable_loader.h"
 #include "runner/grouped_mm.h"
 #include "runner/integer_division.h"
+#include "runner/number_operators.h"
 #include "runner/static_kernels.h"
 #include "runner/torch_errors.h"
 #include "runner/vision_operators.h"
@@ -62,6 +63,7 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader(const FreeCores* free_cores) {
   CheckKernelsArguments();
   RegisterVisionOperators();
   RegisterGroupedMm();
+  RegisterNumberOperators();
   UseDispatchedKernelsOnly();
   // nativert warns of every operator that it has no kernel of its own for, at
   // each open. Who asks torch for more by its own variable gets it.

@@ -24,6 +24,15 @@ class Divided(nn.Module):
         }  # fmt: skip
 
 
+class Floats(nn.Module):
+    """Numbers that are found in a tensor, as transformers' Funnel computes its positions."""
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        first, last = x[0, 0].item(), x[0, 1].item()
+        torch._check(first <= last)
+        return {"y": x * (first % last) + torch.arange(first, last, 1).sum()}
+
+
 class Experts(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -37,22 +46,26 @@ X = {"x": torch.randn(4, 4), "i": torch.tensor([[-7, -1, 0, 8]] * 4)}
 ROWS = {"x": torch.randn(8, 6), "ends": torch.tensor([2, 2, 7, 8])}
 
 
+FLOATS = {"x": torch.tensor([[-1.5, 2.5]])}
+
+
 @pytest.fixture(scope="module")
 def modules() -> dict[str, nn.Module]:
     torch.manual_seed(0)
-    return {"divided": Divided(), "experts": Experts()}
+    return {"divided": Divided(), "experts": Experts(), "floats": Floats()}
 
 
 @pytest.fixture(scope="module")
 def models(modules: dict[str, nn.Module], tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("models")
     batch = torch.export.Dim("batch", min=4, max=64)  # no bucket is filled up: answers depend on the number of rows
-    for name, inputs in (("divided", X), ("experts", ROWS)):
+    for name, inputs in (("divided", X), ("experts", ROWS), ("floats", FLOATS)):
         path = root / name / "1/model.pt2"
         path.parent.mkdir(parents=True)
         shapes = {"x": {0: batch}, "i": {0: batch}} if name == "divided" else None
         torch.export.save(torch.export.export(modules[name], (), inputs, dynamic_shapes=shapes), path)
     (root / "divided/model.yaml").write_text("buckets: {batch: [4]}\n")
+    (root / "floats/model.yaml").write_text("inputs: {x: {range: [2, 2]}}\n")
     (root / "experts/model.yaml").write_text("inputs: {ends: {range: [8, 8]}}\n")
     return root
 
@@ -70,6 +83,16 @@ def channel(models: Path, start: Callable[..., Daemon]) -> Iterator[grpc.Channel
 def test_numbers_where_a_schema_says_a_tensor(channel: grpc.Channel, modules: dict[str, nn.Module]) -> None:
     answer = read(stub(channel).ModelInfer(raw_request("divided", X)))
     assert_same(answer, modules["divided"](**X))
+
+
+def test_comparisons_and_remainders_of_floats(channel: grpc.Channel, modules: dict[str, nn.Module]) -> None:
+    answer = read(stub(channel).ModelInfer(raw_request("floats", FLOATS)))
+    assert_same(answer, modules["floats"](**FLOATS))
+    falling = {"x": -FLOATS["x"]}
+    error = refusal(lambda: stub(channel).ModelInfer(raw_request("floats", falling)))
+    assert error.code() == grpc.StatusCode.INVALID_ARGUMENT and "zuf0 <= zuf1" in error.details()
+    error = refusal(lambda: stub(channel).ModelInfer(raw_request("floats", {"x": torch.tensor([[-1.0, 0.0]])})))
+    assert error.code() == grpc.StatusCode.INVALID_ARGUMENT and "than 0" in error.details()
 
 
 def test_a_mixture_of_experts(channel: grpc.Channel, modules: dict[str, nn.Module]) -> None:

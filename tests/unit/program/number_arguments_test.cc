@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 namespace stoker {
 namespace {
@@ -44,6 +45,35 @@ TEST(NumberArgumentsTest, ADivisionByANumberCallsItsOverload) {
     expected["target"] = "torch.ops.aten.floor_divide.Scalar";
     EXPECT_EQ(Nodes(program), json::array({expected}));
   }
+}
+
+json Compare(const std::string& target, const json& a, const json& b) {
+  return {{"target", target},
+          {"inputs",
+           {{{"name", "a"}, {"arg", a}, {"kind", 1}},
+            {{"name", "b"}, {"arg", b}, {"kind", 1}}}},
+          {"outputs", {{{"as_bool", {{"as_name", "c"}}}}}},
+          {"metadata", json::object()}};
+}
+
+TEST(NumberArgumentsTest, FloatsAreComparedByOperatorsOfOurOwn) {
+  const json found = {{"as_sym_float", {{"as_name", "zuf0"}}}};
+  for (const char* name : {"eq", "ne", "lt", "le", "gt", "ge", "mod"}) {
+    const std::string builtin = std::string("_operator.") + name;
+    for (const auto& [a, b] :
+         {std::pair(found, kTwo), {kSize, found}, {kHalf, found}}) {
+      json program = Program(Compare(builtin, a, b));
+      EXPECT_TRUE(UseNumberOverloads(program));
+      EXPECT_EQ(
+          Nodes(program)[0],
+          Compare(std::string("torch.ops.stoker.") + name + ".default", a, b));
+    }
+    json program = Program(Compare(builtin, kSize, kTwo));
+    EXPECT_FALSE(UseNumberOverloads(program));
+  }
+  // nativert's own take any number.
+  json program = Program(Compare("_operator.add", found, found));
+  EXPECT_FALSE(UseNumberOverloads(program));
 }
 
 TEST(NumberArgumentsTest, ANumberIsDividedAsATensorOfIt) {
