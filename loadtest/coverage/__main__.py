@@ -1,6 +1,7 @@
 """Takes 163 programs through export, eager serving, compilation and timing, and says what became of each.
 
-    python -m loadtest.coverage [NAME ...] [--sample N --seed S] [--folder FOLDER] [--again] [--output FILE]
+    python -m loadtest.coverage [NAME ...] [--sample N --seed S] [--no-compile] [--folder FOLDER] [--again]
+                                [--output FILE]
 
 Each result is kept in FOLDER, as long as the program's definition and the daemon's build stay the same: a run that
 was killed goes on where it was. Prints one table; writes JSON and, beside it, an HTML page when all programs were
@@ -68,6 +69,24 @@ def keep(result: Result, folder: Path) -> None:
     partial.rename(path)
 
 
+def serve_eager(programs: Sequence[Program], folder: Path, python: Path) -> list[Result]:
+    """Whether each is exported and answers as in PyTorch, which takes seconds and no quiet machine. Nothing is kept but
+    the exported programs."""
+    results = []
+    for place, program in enumerate(programs, 1):
+        own = folder / program.name
+        result = stages.run(program, own, folder / "kernels", python, build_of_daemon(), compiled=False)
+        results.append(result)
+        say(place, len(programs), result, f"{result.seconds:.0f} s")
+    return results
+
+
+def say(place: int, of: int, result: Result, how: str) -> None:
+    ratio = f"  {result.ratio:.2f} ×" if result.ratio else ""
+    why = f"  {shortened(result.reason)}" if result.reason else ""
+    print(f"{place}/{of}  {result.name}: {result.outcome}{ratio}, {how}{why}", file=sys.stderr, flush=True)
+
+
 def run(programs: Sequence[Program], folder: Path, python: Path, again: bool) -> list[Result]:
     """Results in the programs' order; progress goes to stderr."""
     results = []
@@ -85,10 +104,7 @@ def run(programs: Sequence[Program], folder: Path, python: Path, again: bool) ->
             keep(result, folder)
             how = f"{result.seconds:.0f} s"
         results.append(result)
-        ratio = f"  {result.ratio:.2f} ×" if result.ratio else ""
-        why = f"  {shortened(result.reason)}" if result.reason else ""
-        line = f"{place}/{len(programs)}  {program.name}: {result.outcome}{ratio}, {how}{why}"
-        print(line, file=sys.stderr, flush=True)
+        say(place, len(programs), result, how)
     return results
 
 
@@ -110,6 +126,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the order and the sample")
     parser.add_argument("--folder", type=Path, default=stoker_home() / "coverage",
                         help="programs, results, logs and the kernel cache; kept")  # fmt: skip
+    parser.add_argument("--no-compile", action="store_true",
+                        help="export and eager serving alone: half an hour for all, on any machine")  # fmt: skip
     parser.add_argument("--again", action="store_true", help="don't take results of earlier runs")
     parser.add_argument("--output", type=Path, help="JSON file for the figures; the page lies beside it")
     parser.add_argument("--list", action="store_true", help="name the programs and exit")
@@ -144,6 +162,10 @@ def main() -> int:
         return 2
     print(f"models' packages: {said}", file=sys.stderr, flush=True)
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    if arguments.no_compile:
+        results = serve_eager(programs, arguments.folder, environment.python)
+        print(render(results))
+        return 0 if Summary.of(results).serve == len(results) else 1
     results = run(programs, arguments.folder, environment.python, arguments.again)
     print(render(results))
     output = arguments.output

@@ -278,8 +278,11 @@ def grown(before: Mapping[str, float], after: Mapping[str, float]) -> str:
     return "+".join(tier for tier, count in after.items() if count > before.get(tier, 0)) or "none"
 
 
-def run(program: Program, folder: Path, cache: Path, python: Path, build: str) -> Result:
-    """All stages. `folder` is the program's own, `cache` every program's, `python` the one that exports."""
+def run(
+    program: Program, folder: Path, cache: Path, python: Path, build: str, compiled: bool = True
+) -> Result:
+    """All stages, or those before `compile`. `folder` is the program's own, `cache` every program's, `python` the one
+    that exports."""
     start = time.monotonic()
     result = Result(program.name, program.family, program.definition, build)
     folder.mkdir(parents=True, exist_ok=True)
@@ -287,9 +290,12 @@ def run(program: Program, folder: Path, cache: Path, python: Path, build: str) -
     try:
         way.export()
         way.serve()
-        way.compile()
-        way.time()
-        result.conclude()
+        if compiled:
+            way.compile()
+            way.time()
+            result.conclude()
+        else:
+            result.outcome = "eager only"
     except StageError as error:
         result.outcome, result.reason = error.outcome, str(error)
     except (ServerError, OSError, AssertionError, InferenceServerException) as error:
