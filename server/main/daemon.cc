@@ -24,6 +24,7 @@
 #include "runner/operator_library.h"
 #include "status/status_html.h"
 #include "status/status_json.h"
+#include "status/triton_metrics.h"
 
 namespace stoker {
 namespace {
@@ -257,7 +258,11 @@ absl::Status Daemon::Listen() {
               if (free_cores_ != nullptr) {
                 metrics_.Gauge(metric::kFreeCores).Set(free_cores_->now());
               }
-              return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
+              std::string text = metrics_.Text();
+              if (options_.triton_metrics) {
+                text += TritonMetrics(ReadTritonFigures(*manager_, metrics_));
+              }
+              return Page{"text/plain; charset=utf-8", std::move(text), ""};
             }}},
           options_.metrics_tls ? tls_.get() : nullptr, clock_));
   const int cores = UsableCores();
