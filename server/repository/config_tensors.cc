@@ -58,6 +58,7 @@ class TensorMatcher {
                                             const Tensors& tensors,
                                             const Specs& specs) {
     std::vector<std::string> known;
+    known.reserve(specs.size());
     for (const auto& spec : specs) known.push_back(spec.name);
     const auto by_name = [&](const std::string& name) {
       return static_cast<size_t>(std::find(known.begin(), known.end(), name) -

@@ -230,7 +230,8 @@ class YamlWriter {
     const PbtxtMessage place = root_.Child("dynamic_batching", batching);
     place.CheckMeanings();
     const auto add = [&](const char* field, const std::string& value) {
-      Add(place.LineOf(field), absl::StrCat("  ", field, ": ", value));
+      Add(place.LineOf(field),
+          absl::StrCat("  ", field, value.empty() ? ":" : ": ", value));
     };
     Add(place.line(), "dynamic_batching:");
     add("preferred_batch_size", YamlList(batching.preferred_batch_size()));

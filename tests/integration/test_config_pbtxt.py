@@ -170,6 +170,28 @@ def test_without_max_batch_size_a_request_has_all_dims(triton_repository, start)
         assert daemon.stop() == 0
 
 
+def test_what_is_compiled_answers_by_its_names(triton_repository, start) -> None:
+    root = triton_repository(
+        "max_batch_size: 8\n"
+        'input { name: "INPUT__0" data_type: TYPE_FP32 dims: 16 }\n'
+        'output { name: "OUTPUT__0" data_type: TYPE_FP32 dims: 4 }\n'
+    )
+    with start(root) as daemon:
+        daemon.wait_ready()
+        states = {labels["bucket"] for labels, value in daemon.samples("stoker_bucket_state") if value == 1}
+        assert states == {"batch=1", "batch=8"}
+        assert daemon.metric("stoker_promotions_total", outcome="parity") == 0
+        with daemon.client() as client:
+            for count in (1, 8):
+                np.testing.assert_allclose(infer(client, count), expected(rows(count)), atol=1e-5)
+        compiled = sum(
+            value for labels, value in daemon.samples("stoker_tier_requests_total") if labels["tier"] == "aot"
+        )
+        # A busy hour may find one of them no faster than eager.
+        assert compiled >= 1
+        assert daemon.stop() == 0
+
+
 def test_a_change_of_the_file_is_followed(triton_repository, start) -> None:
     root = triton_repository(CONFIG)
     with start(root, "--no-compile", "--repository-poll-seconds", "0.2") as daemon:

@@ -120,12 +120,12 @@ TEST(TritonConfigTest, WhatEachFieldBecomes) {
        "  priority_levels: 3\n  default_priority_level: 2\n"},
       {"dynamic_batching { default_queue_policy { timeout_action: DELAY "
        "default_timeout_microseconds: 9 max_queue_size: 7 } }",
-       "  default_queue_policy: \n    timeout_action: DELAY\n"
+       "  default_queue_policy:\n    timeout_action: DELAY\n"
        "    default_timeout_microseconds: 9\n"
        "    allow_timeout_override: false\n    max_queue_size: 7\n"},
       {"dynamic_batching { priority_levels: 2 default_priority_level: 1 "
        "priority_queue_policy { key: 2 value { max_queue_size: 3 } } }",
-       "  priority_queue_policy: \n    2:\n      timeout_action: REJECT\n"},
+       "  priority_queue_policy:\n    2:\n      timeout_action: REJECT\n"},
       {"max_batch_size: 8 model_warmup { name: 'w' batch_size: 3 }",
        "  batch: [1, 3, 8]\n"},
   };
