@@ -1,4 +1,5 @@
-"""Holds the metrics reference of deploy/operations.md to server/metrics/catalog.h.
+"""Holds the metrics reference of deploy/operations.md to server/metrics/catalog.h, and to the names of
+Triton's in server/status/triton_metrics.cc.
 
 The reference is a table whose rows begin with the metric's name and its labels,
 
@@ -24,7 +25,7 @@ DEFINITION = re.compile(
     rf"(?P<name>{STRING})\s*,\s*MetricKind::k(?P<kind>\w+)\s*,\s*"
     rf"(?P<labels>{STRING})\s*,\s*(?P<help>(?:{STRING}\s*)+)"
 )
-ROW = re.compile(r"^\|\s*`(?P<name>stoker_\w+)`\s*\|(?P<labels>[^|]*)\|", re.MULTILINE)
+ROW = re.compile(r"^\|\s*`(?P<name>(?:stoker|nv)_\w+)`\s*\|(?P<labels>[^|]*)\|", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -85,9 +86,14 @@ def catalog() -> list[Metric]:
     return parse_catalog((REPOSITORY / "server/metrics/catalog.h").read_text())
 
 
+def triton_metrics() -> list[Metric]:
+    return parse_catalog((REPOSITORY / "server/status/triton_metrics.cc").read_text())
+
+
 def test_every_definition_is_read() -> None:
     header = (REPOSITORY / "server/metrics/catalog.h").read_text()
     assert len(catalog()) == header.count("constexpr MetricDef ") > 0
+    assert len(triton_metrics()) == 10
 
 
 def test_all_returns_every_definition() -> None:
@@ -98,7 +104,7 @@ def test_all_returns_every_definition() -> None:
 
 
 def test_the_manual_names_every_metric_with_its_labels() -> None:
-    wrong = differences(catalog(), (REPOSITORY / MANUAL).read_text())
+    wrong = differences(catalog() + triton_metrics(), (REPOSITORY / MANUAL).read_text())
     assert not wrong, f"{MANUAL}, metrics reference:\n" + "\n".join(wrong)
 
 
@@ -135,4 +141,4 @@ def test_planted_faults_are_seen(rows: list[str], expected: str) -> None:
 
 if __name__ == "__main__":
     print("| metric | labels | kind | meaning |\n|---|---|---|---|")
-    print("\n".join(metric.row() for metric in catalog()))
+    print("\n".join(metric.row() for metric in catalog() + triton_metrics()))

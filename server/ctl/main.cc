@@ -11,6 +11,7 @@
 #include "ctl/bucket_commands.h"
 #include "ctl/cache_commands.h"
 #include "ctl/command_line.h"
+#include "ctl/convert_command.h"
 #include "ctl/explain_graph.h"
 #include "ctl/health_command.h"
 #include "ctl/model_commands.h"
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
   stoker::AddStatusCommand(line);
   stoker::AddHealthCommand(line);
   stoker::AddModelCommands(line);
+  stoker::AddConvertCommand(line);
   stoker::AddBucketsCommand(line);
   stoker::AddExplainGraphCommand(line);
   return line.Run(argc, argv);

@@ -24,6 +24,7 @@
 #include "runner/operator_library.h"
 #include "status/status_html.h"
 #include "status/status_json.h"
+#include "status/triton_metrics.h"
 
 namespace stoker {
 namespace {
@@ -239,6 +240,28 @@ absl::StatusOr<int> Daemon::Serve() {
   return 0;
 }
 
+Pages Daemon::MakePages() {
+  Pages pages = {
+      {"/", [this] { return StatusPage(status_reader_->Read()); }},
+      {"/status.json",
+       [this] {
+         return Page{"application/json", StatusJson(status_reader_->Read()),
+                     ""};
+       }},
+      {"/metrics", [this] {
+         if (free_cores_ != nullptr) {
+           metrics_.Gauge(metric::kFreeCores).Set(free_cores_->now());
+         }
+         std::string text = metrics_.Text();
+         if (options_.triton_metrics) {
+           text += TritonMetrics(ReadTritonFigures(*manager_, metrics_));
+         }
+         return Page{"text/plain; charset=utf-8", std::move(text), ""};
+       }}};
+  health_->AddTo(pages);
+  return pages;
+}
+
 absl::Status Daemon::Listen() {
   status_reader_ = std::make_unique<StatusReader>(
       *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
@@ -255,23 +278,9 @@ absl::Status Daemon::Listen() {
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));
   health_ = std::make_unique<HealthPages>(*rpc_);
-  Pages pages = {
-      {"/", [this] { return StatusPage(status_reader_->Read()); }},
-      {"/status.json",
-       [this] {
-         return Page{"application/json", StatusJson(status_reader_->Read()),
-                     ""};
-       }},
-      {"/metrics", [this] {
-         if (free_cores_ != nullptr) {
-           metrics_.Gauge(metric::kFreeCores).Set(free_cores_->now());
-         }
-         return Page{"text/plain; charset=utf-8", metrics_.Text(), ""};
-       }}};
-  health_->AddTo(pages);
   ASSIGN_OR_RETURN(
       pages_,
-      PageServer::Start(options_.metrics_listen, std::move(pages),
+      PageServer::Start(options_.metrics_listen, MakePages(),
                         options_.metrics_tls ? tls_.get() : nullptr, clock_));
   RecordPhase("listening");
   log::Info(

@@ -68,6 +68,7 @@ class Daemon {
 
   // Serve's steps.
   absl::Status Listen();
+  Pages MakePages();
   void AnnounceReadiness();  // on the lifecycle thread, from then on
   // The signal that ended it.
   int KeepHouse();

@@ -92,6 +92,7 @@ class CommandLine {
   Options options_;
   int64_t request_mb_ = DefaultRequestMemory() >> 20;
   std::string default_device_ = "cpu";
+  std::string metrics_compat_;
   std::string unlisted_ = "isolate";
   double gpu_run_seconds_ = absl::ToDoubleSeconds(options_.gpu_run_limit);
   std::string control_;  // empty: by the interval
@@ -228,6 +229,9 @@ void CommandLine::AddAddresses() {
         return std::string(CheckListenAddress(text).message());
       })
       ->capture_default_str();
+  app_.add_option("--metrics-compat", metrics_compat_,
+                  "triton: /metrics has the nv_inference_* metrics as well")
+      ->check(CLI::IsMember({"triton"}));
   app_.add_flag("--allow-client-shm", options_.allow_client_shm,
                 "let clients on this host have tensors in POSIX shared memory, "
                 "which lets them reach every segment that the server's user "
@@ -342,6 +346,7 @@ void CommandLine::Convert() {
   if (options_.model_name.empty()) {
     options_.model_name = NameOfFolder(options_.model_repository);
   }
+  options_.triton_metrics = metrics_compat_ == "triton";
   options_.default_device = *ParseDevice(default_device_);
   options_.isolate_unlisted = unlisted_ == "isolate";
   options_.gpu_run_limit = absl::Seconds(gpu_run_seconds_);

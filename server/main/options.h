@@ -33,6 +33,7 @@ struct Options {
   WireLimits wire;
   std::string metrics_listen = "0.0.0.0:8002";
   bool metrics_tls = false;                               // there too
+  bool triton_metrics = false;                            // by its names too
   absl::Duration repository_poll = absl::ZeroDuration();  // 0: read once
   bool explicit_control = false;
   std::vector<std::string> load_models;  // with that, at the start

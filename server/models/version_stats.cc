@@ -18,6 +18,21 @@ void Add(DurationStat& stat, absl::Duration duration) {
       std::max<int64_t>(0, absl::ToInt64Nanoseconds(duration)));
 }
 
+// Index in kFailureReasons. What a queue doesn't take or keep is UNAVAILABLE,
+// or the client's deadline has passed.
+size_t ReasonOf(const absl::Status& status, bool queued) {
+  enum Reason : size_t { kRejected, kCanceled, kBackend, kOther };
+  switch (status.code()) {
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return kRejected;
+    case absl::StatusCode::kCancelled:
+      return kCanceled;
+    default:
+      return queued ? kBackend : kOther;
+  }
+}
+
 }  // namespace
 
 VersionStats::VersionStats(MetricSource& metrics, const Labels& labels,
@@ -57,7 +72,7 @@ void VersionStats::RecordSuccess(const InferResult& result, int64_t rows,
   Add(totals_.compute_output, result.split);
 }
 
-void VersionStats::RecordFailure(const absl::Status& status,
+void VersionStats::RecordFailure(const absl::Status& status, bool queued,
                                  absl::Duration total) {
   metrics_
       .Counter(metric::kRequests,
@@ -66,6 +81,7 @@ void VersionStats::RecordFailure(const absl::Status& status,
   request_seconds_.Observe(absl::ToDoubleSeconds(total));
   absl::MutexLock lock(&mu_);
   Add(totals_.fail, total);
+  ++totals_.fail_by_reason[ReasonOf(status, queued)];
 }
 
 void VersionStats::RecordBatch(int64_t rows, absl::Duration assemble,

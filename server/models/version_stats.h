@@ -3,6 +3,7 @@
 // Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -23,12 +24,19 @@ struct DurationStat {
   uint64_t ns = 0;
 };
 
+// Why a request failed, in the words that Triton's metrics have for it: the
+// queue was full or too slow; its client has gone; its run failed; anything
+// else, a mistake in the request for one.
+inline constexpr std::array<std::string_view, 4> kFailureReasons = {
+    "REJECTED", "CANCELED", "BACKEND", "OTHER"};
+
 struct StatsSnapshot {
   uint64_t inference_count = 0;   // rows answered
   uint64_t execution_count = 0;   // batches run
   int64_t last_inference_ms = 0;  // Unix time
   DurationStat success, fail, queue, compute_input, compute_infer,
       compute_output;
+  std::array<uint64_t, kFailureReasons.size()> fail_by_reason = {};
   struct Batch {
     DurationStat compute_input, compute_infer, compute_output;
   };
@@ -46,7 +54,9 @@ class VersionStats {
   // Once per request, when its answer is written. `total`: arrival to answer.
   void RecordSuccess(const InferResult& result, int64_t rows,
                      absl::Duration total, absl::Time now);
-  void RecordFailure(const absl::Status& status, absl::Duration total);
+  // The same of one that failed. `queued`: it had got as far as the queue.
+  void RecordFailure(const absl::Status& status, bool queued,
+                     absl::Duration total);
   // Once per batch, by the version.
   void RecordBatch(int64_t rows, absl::Duration assemble, absl::Duration run,
                    absl::Duration split);

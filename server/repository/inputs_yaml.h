@@ -1,5 +1,5 @@
-// `inputs:` of a model.yaml: what the program doesn't say of its inputs.
-// Private to this room.
+// `inputs:` and `outputs:` of a model.yaml: what the program doesn't say of
+// them. Private to this room.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,11 @@
 
 namespace stoker {
 
-// Fills pad_value and range of the inputs that `value` names; notes mistakes in
-// its errors.
+// Fills pad_value and range of the inputs that `value` names, and gives them
+// the names that clients know them by; notes mistakes in its errors. Last of
+// all that finds an input by its name.
 void ReadInputs(const YamlValue& value, std::vector<InputSpec>& inputs);
+// The names that clients know the outputs by, the same.
+void ReadOutputs(const YamlValue& value, std::vector<OutputSpec>& outputs);
 
 }  // namespace stoker

@@ -19,7 +19,9 @@
 #include "absl/strings/strip.h"
 #include "base/absl_view.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/status_macros.h"
+#include "repository/triton_config.h"
 
 namespace stoker {
 namespace {
@@ -28,6 +30,7 @@ constexpr int64_t kMaxYamlBytes = 1 << 20;
 constexpr size_t kMaxModelName = 128;
 constexpr char kProgramFile[] = "model.pt2";
 constexpr char kYamlFile[] = "model.yaml";
+constexpr char kConfigFile[] = "config.pbtxt";
 constexpr char kLabelsFile[] = "labels.txt";
 constexpr int64_t kMaxLabelsBytes = 16 << 20;
 
@@ -100,6 +103,9 @@ struct ModelFolder {
                      : absl::StrCat(path, "/", version, "/", kProgramFile);
   }
   std::string YamlPath() const { return absl::StrCat(path, "/", kYamlFile); }
+  std::string ConfigPath() const {
+    return absl::StrCat(path, "/", kConfigFile);
+  }
   std::string LabelsPath() const {
     return absl::StrCat(path, "/", kLabelsFile);
   }
@@ -147,8 +153,40 @@ absl::StatusOr<std::vector<int64_t>> FindVersions(const ModelFolder& model) {
   return versions;
 }
 
+// What the operator says of a model: by its model.yaml or, without one, its
+// config.pbtxt.
+struct Settings {
+  std::string yaml;
+  std::optional<TritonConfig> config;
+};
+
+absl::StatusOr<Settings> ReadSettings(const ModelFolder& model) {
+  Settings settings;
+  ASSIGN_OR_RETURN(settings.yaml, ReadText(model.YamlPath(), kMaxYamlBytes));
+  const std::string path = model.ConfigPath();
+  if (!Exists(path) || Exists(model.YamlPath())) return settings;
+  ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxYamlBytes));
+  ASSIGN_OR_RETURN(settings.config, TritonConfig::Parse(text, path));
+  return settings;
+}
+
+absl::Status ApplySettings(const ModelFolder& model, const Settings& settings,
+                           ModelSpec& spec) {
+  if (!settings.config.has_value()) {
+    if (Exists(model.ConfigPath())) {
+      log::Warn("{} is not read: there is a {} beside it", model.ConfigPath(),
+                kYamlFile);
+    }
+    return ApplyModelYaml(settings.yaml, model.YamlPath(), spec);
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> ignored,
+                   settings.config->Apply(spec));
+  for (const std::string& line : ignored) log::Info("{}", line);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const ModelSpec>> ReadSpec(
-    const ModelFolder& model, int64_t version, const std::string& yaml,
+    const ModelFolder& model, int64_t version, const Settings& settings,
     const Device& default_device) {
   const std::string path = model.ProgramPath(version);
   RETURN_IF_ERROR(CheckRegular(path));
@@ -156,7 +194,7 @@ absl::StatusOr<std::shared_ptr<const ModelSpec>> ReadSpec(
   spec.name = model.name;
   spec.version = version;
   spec.devices = {default_device};
-  RETURN_IF_ERROR(ApplyModelYaml(yaml, model.YamlPath(), spec));
+  RETURN_IF_ERROR(ApplySettings(model, settings, spec));
   ASSIGN_OR_RETURN(const std::string labels,
                    ReadText(model.LabelsPath(), kMaxLabelsBytes));
   spec.labels = SplitLabels(labels);
@@ -172,10 +210,10 @@ bool IsLasting(const absl::Status& status) {
 }  // namespace
 
 struct ModelRepository::Impl {
-  // A version as it was read, and what its program, model.yaml and labels
-  // looked like just before.
+  // A version as it was read, and what its program, settings and labels looked
+  // like just before.
   struct Known {
-    std::array<std::optional<Stamp>, 3> stamps;
+    std::array<std::optional<Stamp>, 4> stamps;
     absl::StatusOr<std::shared_ptr<const ModelSpec>> spec;
   };
   using KnownVersions = std::map<std::pair<std::string, int64_t>, Known>;
@@ -218,9 +256,10 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
   // time.
   mode_t mode = 0;
   const std::optional<Stamp> yaml_stamp = StampOf(model.YamlPath(), mode);
+  const std::optional<Stamp> config_stamp = StampOf(model.ConfigPath(), mode);
   const std::optional<Stamp> labels_stamp = StampOf(model.LabelsPath(), mode);
-  absl::StatusOr<std::string> yaml = ReadText(model.YamlPath(), kMaxYamlBytes);
-  if (!yaml.ok()) return fail(yaml.status());
+  const absl::StatusOr<Settings> settings = ReadSettings(model);
+  if (!settings.ok()) return fail(settings.status());
   absl::StatusOr<std::vector<int64_t>> found = FindVersions(model);
   if (!found.ok()) return fail(found.status());
   if (found->empty()) {
@@ -229,12 +268,15 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
                      "number>/", kProgramFile, ", found none")));
   }
   absl::StatusOr<std::vector<int64_t>> wanted =
-      ChooseVersions(*yaml, model.YamlPath(), *std::move(found));
+      settings->config.has_value()
+          ? settings->config->ChooseVersions(*std::move(found))
+          : ChooseVersions(settings->yaml, model.YamlPath(), *std::move(found));
   if (!wanted.ok()) return fail(wanted.status());
 
   for (int64_t version : *wanted) {
     const std::string path = model.ProgramPath(version);
-    const std::array stamps{StampOf(path, mode), yaml_stamp, labels_stamp};
+    const std::array stamps{StampOf(path, mode), yaml_stamp, config_stamp,
+                            labels_stamp};
     const auto last = known.find({path, version});
     if (last != known.end() && last->second.stamps == stamps &&
         IsLasting(last->second.spec.status())) {
@@ -242,7 +284,7 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
     } else {
       seen.emplace(
           std::pair(path, version),
-          Known{stamps, ReadSpec(model, version, *yaml, default_device)});
+          Known{stamps, ReadSpec(model, version, *settings, default_device)});
     }
     snapshot.push_back({model.name, version, seen.at({path, version}).spec});
   }

@@ -1,8 +1,8 @@
 // What the operator wants served. Reads <root>/<model>/<version>/model.pt2 and
-// <root>/<model>/model.yaml, or a root that itself holds model.pt2 (served as
-// version 1 under `single_model_name`), and emits full snapshots: a version
-// that is not in a snapshot is not wanted. One bad model is an entry with an
-// error; it never hides the others.
+// <root>/<model>/model.yaml or, without that, config.pbtxt; or a root that
+// itself holds model.pt2 (served as version 1 under `single_model_name`), and
+// emits full snapshots: a version that is not in a snapshot is not wanted. One
+// bad model is an entry with an error; it never hides the others.
 //
 // Not thread-safe: called from the lifecycle thread.
 #pragma once
@@ -34,8 +34,8 @@ class ModelRepository final : public SnapshotSource {
   absl::Status CheckRoot() const;
 
   // Reads the folder again. Unchanged versions (path, mtime, size of model.pt2
-  // and model.yaml) keep their ModelSpec object, so that callers can compare
-  // pointers.
+  // and what says how it is served) keep their ModelSpec object, so that
+  // callers can compare pointers.
   absl::StatusOr<RepositorySnapshot> Poll() override;
   absl::StatusOr<RepositorySnapshot> PollModel(
       const std::string& model) override;

@@ -38,7 +38,7 @@ const std::vector<std::string>& FieldNames() {
       "inputs",     "buckets",          "unmatched",      "compile",
       "threads",    "instances",        "cpus",           "numa_node",
       "weight",     "dynamic_batching", "parity",         "device",
-      "graphs",     "unproved"};
+      "graphs",     "unproved",         "outputs"};
   return *names;
 }
 
@@ -99,6 +99,9 @@ class SpecEditor {
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
     if (const YamlValue* value = Find("inputs"))
       ReadInputs(*value, spec_.inputs);
+    if (const YamlValue* value = Find("outputs")) {
+      ReadOutputs(*value, spec_.outputs);
+    }
     if (const YamlValue* value = Find("max_batch_size")) ReadMaxBatch(*value);
     const YamlValue* const buckets = Find("buckets");
     spec_.auto_buckets = buckets != nullptr && buckets->text() == "auto";
@@ -232,11 +235,19 @@ class SpecEditor {
 
   void ReadMaxBatch(const YamlValue& value) {
     if (!spec_.batch_dimension) {
+      if (value.text() == "0") return;
       return value.Error(
           "nothing (the program has no batch dimension: one dimension that is "
           "axis 0 of every input and output)");
     }
-    const DimensionSpec& batch = spec_.dimensions[*spec_.batch_dimension];
+    DimensionSpec& batch = spec_.dimensions[*spec_.batch_dimension];
+    if (value.text() == "0") {
+      // A dimension as any other, along which nothing is padded or put
+      // together.
+      batch.padding = false;
+      spec_.batch_dimension.reset();
+      return;
+    }
     if (const auto number = value.Int(batch.min, batch.max)) {
       max_batch_ = number;
     }

@@ -213,7 +213,7 @@ void InferCall::End(Result result) {
                                   services_.clock.WallNow());
     ticket_.RecordAnswer(now - arrival_);
   } else {
-    handle->stats().RecordFailure(answer.status, now - arrival_);
+    handle->stats().RecordFailure(answer.status, queued_, now - arrival_);
   }
   handle.reset();
   Deliver(answer);

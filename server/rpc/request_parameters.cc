@@ -41,20 +41,21 @@ absl::StatusOr<uint64_t> Unsigned(absl::string_view name,
   }
 }
 
-// Clients send the neutral values of the sequence parameters too.
-bool StartsNoSequence(const InferParameter& value) {
-  switch (value.parameter_choice_case()) {
-    case InferParameter::kBoolParam:
-      return !value.bool_param();
-    case InferParameter::kInt64Param:
-      return value.int64_param() == 0;
-    case InferParameter::kUint64Param:
-      return value.uint64_param() == 0;
-    case InferParameter::kStringParam:
-      return value.string_param().empty();
-    default:
-      return false;
+// Every request stands alone: what sequence it belongs to makes no difference,
+// as at Triton for models without state.
+absl::Status CheckSequence(absl::string_view name,
+                           const InferParameter& value) {
+  const auto type = value.parameter_choice_case();
+  if (name != "sequence_id") {
+    if (type == InferParameter::kBoolParam) return absl::OkStatus();
+    return WrongType(name, "bool_param");
   }
+  if (type == InferParameter::kInt64Param ||
+      type == InferParameter::kUint64Param ||
+      type == InferParameter::kStringParam) {
+    return absl::OkStatus();
+  }
+  return WrongType(name, "int64_param or string_param");
 }
 
 absl::StatusOr<absl::Duration> Timeout(const InferParameter& value) {
@@ -94,11 +95,7 @@ absl::StatusOr<RequestParameters> ParseRequestParameters(
       ASSIGN_OR_RETURN(parsed.priority, Unsigned(name, value));
     } else if (name == "sequence_id" || name == "sequence_start" ||
                name == "sequence_end") {
-      if (!StartsNoSequence(value)) {
-        return absl::UnimplementedError(absl::StrCat(
-            "parameter '", name,
-            "': sequences are not supported, every request stands alone"));
-      }
+      RETURN_IF_ERROR(CheckSequence(name, value));
     }
   }
   return parsed;

@@ -26,7 +26,7 @@ struct RequestParameters {
 };
 
 // Of a request. INVALID_ARGUMENT: a reserved name, a value of the wrong type or
-// out of range. UNIMPLEMENTED: sequences.
+// out of range.
 absl::StatusOr<RequestParameters> ParseRequestParameters(
     const ParameterMap& parameters);
 

@@ -289,9 +289,9 @@ OTHER: list[tuple[str, Request, str, StatusCode]] = [
     ),
     (
         "sequence",
-        mlp_parameter("sequence_id", int64_param=5),
-        "parameter 'sequence_id': sequences are not supported",
-        StatusCode.UNIMPLEMENTED,
+        mlp_parameter("sequence_start", int64_param=1),
+        "invalid value type for 'sequence_start' parameter, expected bool_param.",
+        StatusCode.INVALID_ARGUMENT,
     ),
     (
         "shared memory",

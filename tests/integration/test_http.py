@@ -165,8 +165,9 @@ def test_parameters_and_outputs(daemon: Daemon) -> None:
     assert (output["datatype"], output["shape"]) == ("BYTES", [1, 2])
     assert all(":" in text for text in output["data"])
     assert infer(daemon.http_port, "mlp", {"parameters": {"timeout": 5_000_000, "priority": 1}, **x()}).status == 200
-    refused = infer(daemon.http_port, "mlp", {"parameters": {"sequence_id": 5}, **x()})
-    assert refused.status == 501
+    sequence = {"sequence_id": 5, "sequence_start": True, "sequence_end": False}
+    assert infer(daemon.http_port, "mlp", {"parameters": sequence, **x()}).status == 200
+    assert infer(daemon.http_port, "mlp", {"parameters": {"sequence_start": 1}, **x()}).status == 400
 
 
 BAD = [

@@ -43,19 +43,18 @@ def _enums(messages, enums, prefix: str = "") -> dict[str, dict[str, int]]:
     return flat
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory: pytest.TempPathFactory) -> descriptor_pb2.FileDescriptorProto:
-    out = tmp_path_factory.mktemp("descriptors") / "set.bin"
+def compiled(name: str, folder: Path) -> descriptor_pb2.FileDescriptorProto:
+    """A file of proto/."""
+    out = folder / "set.bin"
     subprocess.run(
-        [
-            "protoc",
-            f"--proto_path={PROTO_FOLDER}",
-            f"--descriptor_set_out={out}",
-            str(PROTO_FOLDER / "open_inference.proto"),
-        ],
-        check=True,
+        ["protoc", f"--proto_path={PROTO_FOLDER}", f"--descriptor_set_out={out}", str(PROTO_FOLDER / name)], check=True
     )
     return FileDescriptorSet.FromString(out.read_bytes()).file[0]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> descriptor_pb2.FileDescriptorProto:
+    return compiled("open_inference.proto", tmp_path_factory.mktemp("descriptors"))
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +108,21 @@ def test_methods(ours, theirs) -> None:
 
     assert methods(ours) == methods(theirs[0])
     assert len(methods(ours)) == 20
+
+
+def test_what_a_config_pbtxt_may_say(theirs, tmp_path: Path) -> None:
+    """All of Triton's fields, and no others: proto/model_config.proto, in a package of its own."""
+
+    def plain(messages: dict[str, dict[str, tuple]]) -> dict[str, dict[str, tuple]]:
+        return {
+            name: {
+                field: (*rest, type_name.removeprefix(".inference.").removeprefix(".triton."), oneof)
+                for field, (*rest, type_name, oneof) in fields.items()
+            }
+            for name, fields in messages.items()
+        }
+
+    file = compiled("model_config.proto", tmp_path)
+    assert file.package == "triton"
+    assert plain(_flatten(file.message_type)) == plain(_flatten(theirs[1].message_type))
+    assert _enums(file.message_type, file.enum_type) == _enums(theirs[1].message_type, theirs[1].enum_type)

@@ -52,6 +52,27 @@ def test_order(answers: tuple[triton.InferenceServerClient, queue.Queue]) -> Non
         np.testing.assert_allclose(result.as_numpy("y"), expected.numpy(), atol=1e-4)
 
 
+def test_sequence_parameters_change_nothing(answers: tuple[triton.InferenceServerClient, queue.Queue]) -> None:
+    """As at Triton for models without state: two sequences whose requests lie between each other's."""
+    client, received = answers
+    sent = [(7, 1.0), ("text", 2.0), (7, 3.0), ("text", 4.0)]
+    for i, (sequence, value) in enumerate(sent):
+        client.async_stream_infer(
+            "mlp", x_of(value), request_id=str(i), sequence_id=sequence, sequence_start=i < 2, sequence_end=i >= 2
+        )
+    for i, (_, value) in enumerate(sent):
+        result, error = received.get(timeout=30)
+        assert error is None
+        response = result.get_response()
+        assert response.id == str(i)
+        assert response.parameters["triton_final_response"].bool_param is True
+        expected = eager("mlp", {"x": torch.full((1, 16), value)})["y"]
+        np.testing.assert_allclose(result.as_numpy("y"), expected.numpy(), atol=1e-4)
+    unary = client.infer("mlp", x_of(5.0), sequence_id=7, sequence_start=True)
+    expected = eager("mlp", {"x": torch.full((1, 16), 5.0)})["y"]
+    np.testing.assert_allclose(unary.as_numpy("y"), expected.numpy(), atol=1e-4)
+
+
 def test_error_inside_the_stream(answers: tuple[triton.InferenceServerClient, queue.Queue]) -> None:
     client, received = answers
     client.async_stream_infer("mlp", x_of(1), request_id="first")

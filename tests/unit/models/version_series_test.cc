@@ -104,7 +104,8 @@ TEST_F(VersionSeriesTest, StayWhileARequestHoldsTheVersion) {
   std::filesystem::rename(folder_ / "author/3", folder_ / "author/4");
   Await([this] { return State("unloaded", "3") == 1; });
   Await([this] { return manager_->Index().size() == 1; });
-  handle->stats().RecordFailure(absl::InternalError("late"), absl::Seconds(1));
+  handle->stats().RecordFailure(absl::InternalError("late"), true,
+                                absl::Seconds(1));
   EXPECT_EQ(MetricValue(metrics_, metric::kRequests.name,
                         {{"version", "3"}, {"outcome", "internal"}}),
             1);

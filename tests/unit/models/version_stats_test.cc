@@ -26,7 +26,8 @@ TEST(VersionStatsTest, CountsRequestsPerRequestAndInferencesPerRow) {
                       absl::FromUnixMillis(77));
   stats.RecordSuccess(Answer(0, "eager"), 1, absl::Microseconds(120),
                       absl::FromUnixMillis(78));
-  stats.RecordFailure(absl::InvalidArgumentError("x"), absl::Microseconds(9));
+  stats.RecordFailure(absl::InvalidArgumentError("x"), false,
+                      absl::Microseconds(9));
   stats.RecordBatch(4, absl::Microseconds(1), absl::Microseconds(100),
                     absl::Microseconds(2));
 
@@ -50,7 +51,7 @@ TEST(VersionStatsTest, MetricsSayOutcomeTierAndBucket) {
                       absl::UnixEpoch());
   stats.RecordSuccess(Answer(-1, "eager"), 1, absl::Microseconds(1),
                       absl::UnixEpoch());
-  stats.RecordFailure(absl::UnavailableError("x"), absl::Microseconds(9));
+  stats.RecordFailure(absl::UnavailableError("x"), true, absl::Microseconds(9));
   auto requests = [&](Labels labels) {
     return MetricValue(metrics, metric::kRequests.name, labels);
   };
@@ -62,6 +63,26 @@ TEST(VersionStatsTest, MetricsSayOutcomeTierAndBucket) {
   EXPECT_EQ(tiers({{"tier", "aot"}, {"bucket", "batch=1"}}), 1);
   EXPECT_EQ(tiers({{"tier", "eager"}, {"bucket", "none"}}), 1);
   EXPECT_EQ(tiers({{"tier", "eager"}, {"bucket", "batch=1"}}), 0);
+}
+
+TEST(VersionStatsTest, EachFailureHasOneReason) {
+  MetricRegistry metrics;
+  VersionStats stats(metrics, kLabels, {});
+  const auto fail = [&](const absl::Status& status, bool queued) {
+    stats.RecordFailure(status, queued, absl::Microseconds(1));
+  };
+  fail(absl::UnavailableError("the queue is full"), false);
+  fail(absl::UnavailableError("waited too long"), true);
+  fail(absl::DeadlineExceededError("waited too long"), true);
+  fail(absl::CancelledError("the client has gone"), true);
+  fail(absl::InternalError("the run failed"), true);
+  fail(absl::InvalidArgumentError("a row that the program refuses"), true);
+  fail(absl::InvalidArgumentError("no such input"), false);
+
+  const StatsSnapshot now = stats.Snapshot();
+  EXPECT_EQ(now.fail.count, 7u);
+  const std::array<uint64_t, 4> expected = {3, 1, 2, 1};
+  EXPECT_EQ(now.fail_by_reason, expected);  // as kFailureReasons
 }
 
 }  // namespace

@@ -276,18 +276,18 @@ TEST(ModelYamlTest, Mistakes) {
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
        "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, "
-       "unproved, got "
+       "unproved, outputs, got "
        "an unknown "
        "field (did "
        "you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8",
-       "parity, device, graphs, unproved, got an unknown field"},
+       "parity, device, graphs, unproved, outputs, got an unknown field"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
        "1: max_batch_size: expected an integer from 1 to 64, got 65"},
-      {"max_batch_size: 0",
-       "1: max_batch_size: expected an integer from 1 to 64, got 0"},
+      {"max_batch_size: -1",
+       "1: max_batch_size: expected an integer from 1 to 64, got -1"},
       {"max_batch_size: \"8\"", "got the text \"8\""},
       {"max_batch_size: 8.0", "got 8.0"},
       {"max_batch_size:", "got nothing"},
@@ -414,7 +414,8 @@ TEST(ModelYamlTest, Mistakes) {
 TEST(ModelYamlTest, AllMistakesAreReportedAtOnceAndNothingChanges) {
   ModelSpec spec = MiniLmSpec();
   const absl::Status status = ApplyModelYaml(
-      "ready_when: eager\nthreads: x\nmax_batch_size: 0\ndynamic_batching: {a: "
+      "ready_when: eager\nthreads: x\nmax_batch_size: 65\ndynamic_batching: "
+      "{a: "
       "1}\n",
       kPath, spec);
   const std::string message(status.message());
@@ -444,6 +445,34 @@ TEST(ModelYamlTest, HostileTextsEndInAnError) {
               last + ", " + last + "]\n";
   }
   EXPECT_NE(Message(laughs), "OK");
+}
+
+TEST(ModelYamlTest, NamesForClients) {
+  ModelSpec spec = MiniLmSpec();
+  ASSERT_TRUE(ApplyModelYaml("inputs: {input_ids: {name: INPUT__0}, "
+                             "attention_mask: {name: input_ids}}\n"
+                             "outputs: {sentence_embedding: {name: o}}\n"
+                             "dimensions: {tokens: {axis: input_ids.1}}\n",
+                             kPath, spec)
+                  .ok());
+  EXPECT_EQ(spec.inputs[0].name, "INPUT__0");
+  EXPECT_EQ(spec.inputs[1].name, "input_ids");
+  EXPECT_EQ(spec.outputs[0].name, "token_embeddings");
+  EXPECT_EQ(spec.outputs[1].name, "o");
+  EXPECT_THAT(Message("inputs: {input_ids: {name: attention_mask}}"),
+              HasSubstr("inputs: expected different names, got attention_mask "
+                        "for two"));
+  EXPECT_THAT(Message("outputs: {sentence_embedding: {name: ''}}"),
+              HasSubstr("expected a name of 1 to 256 bytes"));
+  EXPECT_THAT(Message("outputs: {nothing: {name: x}}"), HasSubstr("nothing"));
+}
+
+TEST(ModelYamlTest, WithoutBatchesTheFirstAxisIsADimensionAsAnyOther) {
+  ModelSpec spec = MiniLmSpec();
+  ASSERT_TRUE(ApplyModelYaml("max_batch_size: 0", kPath, spec).ok());
+  EXPECT_FALSE(spec.batch_dimension.has_value());
+  EXPECT_EQ(spec.max_batch_size, 0);
+  EXPECT_FALSE(spec.dimensions[0].padding);
 }
 
 TEST(ChooseVersionsTest, Table) {

@@ -59,21 +59,28 @@ TEST(RequestParameters, ReservedNames) {
       absl::StatusCode::kInvalidArgument);
 }
 
-TEST(RequestParameters, OnlyRealSequencesAreRefused) {
-  EXPECT_TRUE(Parse("sequence_id", [](auto& p) { p.set_int64_param(0); }).ok());
-  EXPECT_TRUE(
-      Parse("sequence_id", [](auto& p) { p.set_string_param(""); }).ok());
-  EXPECT_TRUE(
-      Parse("sequence_start", [](auto& p) { p.set_bool_param(false); }).ok());
+TEST(RequestParameters, SequencesAreIgnoredButNotTheirTypes) {
+  const std::function<void(InferParameter&)> ids[] = {
+      [](auto& p) { p.set_int64_param(0); },
+      [](auto& p) { p.set_int64_param(5); },
+      [](auto& p) { p.set_uint64_param(5); },
+      [](auto& p) { p.set_string_param(""); },
+      [](auto& p) { p.set_string_param("a"); }};
+  for (const auto& id : ids) EXPECT_TRUE(Parse("sequence_id", id).ok());
+  const absl::Status wrong =
+      Parse("sequence_id", [](auto& p) { p.set_bool_param(true); }).status();
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(wrong.message()),
+              HasSubstr("invalid value type for 'sequence_id' parameter, "
+                        "expected int64_param or string_param."));
   for (const char* name : {"sequence_start", "sequence_end"}) {
+    for (const bool value : {true, false}) {
+      EXPECT_TRUE(Parse(name, [&](auto& p) { p.set_bool_param(value); }).ok());
+    }
     EXPECT_EQ(
-        Parse(name, [](auto& p) { p.set_bool_param(true); }).status().code(),
-        absl::StatusCode::kUnimplemented);
+        Parse(name, [](auto& p) { p.set_int64_param(1); }).status().code(),
+        absl::StatusCode::kInvalidArgument);
   }
-  EXPECT_EQ(Parse("sequence_id", [](auto& p) { p.set_string_param("a"); })
-                .status()
-                .code(),
-            absl::StatusCode::kUnimplemented);
 }
 
 TEST(RequestParameters, OthersAreIgnored) {

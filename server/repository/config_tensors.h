@@ -1,0 +1,38 @@
+// Inputs, outputs and warm-up samples of a config.pbtxt against what the
+// program says. Private to this room.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "repository/config_pbtxt.h"
+#include "repository/model_spec.h"
+
+namespace stoker {
+
+struct ConfigTensors {
+  // A tensor that clients know by another name than the program.
+  struct Name {
+    std::string program;
+    std::string config;
+    int line = 0;
+  };
+  struct Sizes {
+    std::set<int64_t> sizes;
+    int line = 0;  // of the first that was named
+  };
+  std::vector<Name> inputs;
+  std::vector<Name> outputs;
+  // Sizes that it names, by the dimension's index.
+  std::map<int, Sizes> sizes;
+};
+
+// Mistakes are noted. A name is the program's, or ends in "__" and the tensor's
+// position.
+ConfigTensors MatchTensors(const ConfigPbtxt& file, const ModelSpec& program,
+                           ConfigNotes& notes);
+
+}  // namespace stoker

@@ -1,0 +1,344 @@
+#include "repository/triton_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "model_config.pb.h"
+#include "repository/config_meaning.h"
+#include "tests/unit/repository/minilm_spec.h"
+
+namespace stoker {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr char kPath[] = "models/minilm/config.pbtxt";
+
+// What a client of Triton's says of MiniLmSpec.
+constexpr char kTensors[] = R"(
+input [
+  { name: "INPUT__0" data_type: TYPE_INT64 dims: [ -1 ] },
+  { name: "INPUT__1" data_type: TYPE_INT64 dims: [ -1 ] }
+]
+output [
+  { name: "OUTPUT__0" data_type: TYPE_FP32 dims: [ -1, 384 ] },
+  { name: "OUTPUT__1" data_type: TYPE_FP32 dims: [ 384 ] }
+]
+)";
+
+ModelSpec Program() {
+  ModelSpec spec = MiniLmSpec();
+  spec.name = "minilm";
+  return spec;
+}
+
+TritonConfig Parsed(const std::string& text) {
+  auto config = TritonConfig::Parse(text, kPath);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return *std::move(config);
+}
+
+// The whole YAML, or what is wrong.
+std::string Yaml(const std::string& text) {
+  const auto config = TritonConfig::Parse(text, kPath);
+  if (!config.ok()) return std::string(config.status().message());
+  const auto yaml = config->ToYaml(Program());
+  return yaml.ok() ? yaml->text : std::string(yaml.status().message());
+}
+
+std::string Applied(const std::string& text, ModelSpec& spec) {
+  const auto config = TritonConfig::Parse(text, kPath);
+  if (!config.ok()) return std::string(config.status().message());
+  const auto ignored = config->Apply(spec);
+  return ignored.ok() ? "OK" : std::string(ignored.status().message());
+}
+
+std::vector<std::string> Ignored(const std::string& text) {
+  const auto yaml = Parsed(text).ToYaml(Program());
+  EXPECT_TRUE(yaml.ok()) << yaml.status();
+  return yaml.ok() ? yaml->ignored : std::vector<std::string>();
+}
+
+TEST(TritonConfigTest, EveryFieldHasAMeaning) {
+  for (const auto* message :
+       {triton::ModelConfig::descriptor(), triton::ModelInput::descriptor(),
+        triton::ModelOutput::descriptor(),
+        triton::ModelInstanceGroup::descriptor(),
+        triton::ModelDynamicBatching::descriptor(),
+        triton::ModelTransactionPolicy::descriptor(),
+        triton::ModelWarmup::descriptor()}) {
+    for (int i = 0; i < message->field_count(); ++i) {
+      const std::string& field = message->field(i)->name();
+      EXPECT_NE(MeaningOf(message->name(), field).why,
+                MeaningOf("", "nothing").why)
+          << message->name() << "." << field;
+    }
+  }
+}
+
+TEST(TritonConfigTest, WhatEachFieldBecomes) {
+  const struct {
+    const char* text;
+    const char* yaml;
+  } cases[] = {
+      {"", "max_batch_size: 0\n"},
+      {"name: 'minilm'", "max_batch_size: 0\n"},
+      {"platform: 'torch_aoti' backend: 'pytorch'", "max_batch_size: 0\n"},
+      {"default_model_filename: 'model.pt2'", "max_batch_size: 0\n"},
+      {"max_batch_size: 4", "max_batch_size: 4\nbuckets:\n  batch: [1, 4]\n"},
+      {"max_batch_size: 32", "buckets:\n  batch: [1, 8, 32]\n"},
+      {"max_batch_size: 8 dynamic_batching { preferred_batch_size: [ 2, 4 ] }",
+       "buckets:\n  batch: [1, 2, 4, 8]\ndynamic_batching:\n"
+       "  preferred_batch_size: [2, 4]\n"},
+      {"version_policy { latest { num_versions: 2 } }",
+       "versions: {latest: 2}\n"},
+      {"version_policy { all {} }", "versions: all\n"},
+      {"version_policy { specific { versions: [ 1, 3 ] } }",
+       "versions: [1, 3]\n"},
+      {"instance_group { count: 2 kind: KIND_CPU }",
+       "device: cpu\ninstances: 2\n"},
+      {"instance_group { count: 2 }", "max_batch_size: 0\ninstances: 2\n"},
+      {"instance_group [ { kind: KIND_CPU }, { count: 3 kind: KIND_CPU } ]",
+       "instances: 4\n"},
+      {"instance_group { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] }",
+       "device: [cuda:0, cuda:1]\ninstances: 2\n"},
+      {"instance_group [ { gpus: 0 kind: KIND_GPU }, "
+       "{ gpus: 1 kind: KIND_GPU } ]",
+       "device: [cuda:0, cuda:1]\ninstances: 1\n"},
+      {"instance_group { kind: KIND_GPU }",
+       "device: cuda:auto\ninstances: 1\n"},
+      {"parameters { key: 'INTRA_OP_THREAD_COUNT' value { string_value: '4' } "
+       "}",
+       "threads: 4\n"},
+      {"dynamic_batching { max_queue_delay_microseconds: 100 }",
+       "  max_queue_delay_microseconds: 100\n"},
+      {"dynamic_batching { preserve_ordering: true }",
+       "  preserve_ordering: true\n"},
+      {"dynamic_batching { priority_levels: 3 default_priority_level: 2 }",
+       "  priority_levels: 3\n  default_priority_level: 2\n"},
+      {"dynamic_batching { default_queue_policy { timeout_action: DELAY "
+       "default_timeout_microseconds: 9 max_queue_size: 7 } }",
+       "  default_queue_policy:\n    timeout_action: DELAY\n"
+       "    default_timeout_microseconds: 9\n"
+       "    allow_timeout_override: false\n    max_queue_size: 7\n"},
+      {"dynamic_batching { priority_levels: 2 default_priority_level: 1 "
+       "priority_queue_policy { key: 2 value { max_queue_size: 3 } } }",
+       "  priority_queue_policy:\n    2:\n      timeout_action: REJECT\n"},
+      {"max_batch_size: 8 model_warmup { name: 'w' batch_size: 3 }",
+       "  batch: [1, 3, 8]\n"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(Yaml(c.text), HasSubstr(c.yaml)) << c.text;
+    ModelSpec spec = Program();
+    EXPECT_EQ(Applied(c.text, spec), "OK") << c.text;
+  }
+}
+
+TEST(TritonConfigTest, ClientsSeeItsNames) {
+  ModelSpec spec = Program();
+  ASSERT_EQ(Applied(std::string("max_batch_size: 8") + kTensors, spec), "OK");
+  EXPECT_EQ(spec.inputs[0].name, "INPUT__0");
+  EXPECT_EQ(spec.inputs[1].name, "INPUT__1");
+  EXPECT_EQ(spec.outputs[0].name, "OUTPUT__0");
+  EXPECT_EQ(spec.outputs[1].name, "OUTPUT__1");
+  EXPECT_EQ(spec.max_batch_size, 8);
+  EXPECT_EQ(spec.batch_dimension, 0);
+}
+
+TEST(TritonConfigTest, PositionsMayBeInAnyOrderAndNamesTheProgramsOwn) {
+  ModelSpec spec = Program();
+  ASSERT_EQ(Applied(R"(max_batch_size: 8
+      input { name: "mask__1" data_type: TYPE_INT64 dims: -1 }
+      input { name: "ids__0" data_type: TYPE_INT64 dims: -1 })",
+                    spec),
+            "OK");
+  EXPECT_EQ(spec.inputs[0].name, "ids__0");
+  EXPECT_EQ(spec.inputs[1].name, "mask__1");
+  spec = Program();
+  ASSERT_EQ(Applied(R"(max_batch_size: 8
+      input { name: "attention_mask" data_type: TYPE_INT64 dims: -1 }
+      input { name: "input_ids" data_type: TYPE_INT64 dims: -1 }
+      output { name: "sentence_embedding" data_type: TYPE_FP32 dims: 384 })",
+                    spec),
+            "OK");
+  EXPECT_EQ(spec.inputs[0].name, "input_ids");
+}
+
+TEST(TritonConfigTest, WithoutABatchTheFirstAxisIsAsAnyOther) {
+  ModelSpec spec = Program();
+  ASSERT_EQ(Applied(R"(
+      input { name: "input_ids" data_type: TYPE_INT64 dims: [ -1, -1 ] }
+      input { name: "attention_mask" data_type: TYPE_INT64 dims: [ 2, 16 ] })",
+                    spec),
+            "OK");
+  EXPECT_EQ(spec.batch_dimension, std::nullopt);
+  EXPECT_EQ(spec.max_batch_size, 0);
+  EXPECT_FALSE(spec.dimensions[0].padding);
+  // Sizes that it names are what is compiled.
+  ASSERT_EQ(spec.buckets.size(), 1u);
+  EXPECT_THAT(spec.buckets[0].sizes, ElementsAre(2, 16));
+}
+
+TEST(TritonConfigTest, WarmUpSizesBecomeBuckets) {
+  ModelSpec spec = Program();
+  ASSERT_EQ(Applied(std::string("max_batch_size: 4") + kTensors + R"(
+      model_warmup {
+        name: "short" batch_size: 1
+        inputs { key: "INPUT__0" value { data_type: TYPE_INT64 dims: 16 } }
+      })",
+                    spec),
+            "OK");
+  ASSERT_EQ(spec.buckets.size(), 2u);
+  EXPECT_THAT(spec.buckets[0].sizes, ElementsAre(1, 16));
+  EXPECT_THAT(spec.buckets[1].sizes, ElementsAre(4, 16));
+}
+
+TEST(TritonConfigTest, WhatHasNoMeaningIsListedWithItsLine) {
+  EXPECT_THAT(Ignored(std::string("max_batch_size: 8") + kTensors), IsEmpty());
+  EXPECT_THAT(
+      Ignored("\noptimization { cuda { graphs: true } }"),
+      ElementsAre(HasSubstr(
+          "config.pbtxt:2: optimization has no meaning here: what is")));
+  EXPECT_THAT(Ignored("response_cache { enable: true }"),
+              ElementsAre(HasSubstr(":1: response_cache has no meaning here")));
+  EXPECT_THAT(
+      Ignored("instance_group {\n kind: KIND_CPU\n rate_limiter {}\n}"),
+      ElementsAre(HasSubstr(":3: instance_group[0].rate_limiter has no")));
+  EXPECT_THAT(
+      Ignored("parameters { key: 'A' value { string_value: '1' } }\n"
+              "parameters { key: 'B' value { string_value: '2' } }"),
+      ElementsAre(HasSubstr(":1: parameters[0] has no meaning here: A is"),
+                  HasSubstr(":2: parameters[1] has no meaning here: B is")));
+  EXPECT_THAT(Ignored("instance_group { kind: KIND_GPU }"),
+              ElementsAre(HasSubstr("without gpus it is one GPU")));
+}
+
+TEST(TritonConfigTest, WhatCannotBeHonouredIsRefusedWithItsLine) {
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {
+      {"max_batch_size: 8\nsequence_batching {}",
+       "config.pbtxt:2: sequence_batching: expected nothing, got a model that "
+       "keeps state"},
+      {"ensemble_scheduling {}", "got a model that is made of others"},
+      {"model_transaction_policy {\n decoupled: true }",
+       ":2: model_transaction_policy.decoupled: expected nothing"},
+      {"model_repository_agents {}", "model_repository_agents: expected"},
+      {"batch_input {}", "batch_input: expected nothing"},
+      {"name: 'other'", "name: expected the folder's, minilm, got other"},
+      {"backend: 'onnxruntime'", "backend: expected pytorch, got onnxruntime"},
+      {"platform: 'tensorrt_plan'", "platform: expected torch_aoti"},
+      {"default_model_filename: 'x.pt'", "expected model.pt2, got x.pt"},
+      {"input { name: 'x' }",
+       "input[0].name: expected a name of the program's "
+       "(input_ids, attention_mask), or NAME__0"},
+      {"input { name: 'A__2' }", "got A__2"},
+      {"input { name: 'A__-1' }", "got A__-1"},
+      {"input { name: 'A__99999999999999999999' }", "got A__9999"},
+      {"input { name: 'A__0' data_type: TYPE_INT64 dims: [ 1, 1 ] }",
+       "input: expected the program's 2, got 1"},
+      {"input { name: 'A__0' }\ninput { name: 'B__0' }",
+       ":2: input[1].name: expected each of the program's once, got B__0"},
+      {"output { name: 'O__1' data_type: TYPE_FP16 dims: [ -1, 384 ] }",
+       "output[0].data_type: expected the program's TYPE_FP32, got TYPE_FP16"},
+      {"output {\nname: 'O__1'\ndata_type: TYPE_FP32\ndims: [ 384 ] }",
+       ":4: output[0].dims: expected the program's [-1, 384], with the batch "
+       "(max_batch_size is 0), got [384]"},
+      {"max_batch_size: 1 output { name: 'O__1' data_type: TYPE_FP32 "
+       "dims: [ 383 ] }",
+       "expected the program's [384], without the batch, got [383]"},
+      {"max_batch_size: 1 output { name: 'O__0' data_type: TYPE_FP32 "
+       "dims: [ 513, 384 ] }",
+       "got [513, 384]"},  // above the dimension's bound
+      {"max_batch_size: 1 output { name: 'O__1' data_type: TYPE_FP32 "
+       "dims: [ 384 ] reshape { shape: [ 1, 384 ] } }",
+       "output[0].reshape: expected none, and dims as the program has them, "
+       "got [1, 384]"},
+      {"max_batch_size: 1 input { name: 'A__0' optional: true }",
+       "input[0].optional: expected nothing, got an input that may be left "
+       "out"},
+      {"max_batch_size: 1 input { name: 'A__0' allow_ragged_batch: true }",
+       "got ragged batches"},
+      {"output { name: 'O__1' label_filename: 'names.txt' }",
+       "label_filename: expected labels.txt"},
+      {"instance_group { passive: true }", "instances that never run"},
+      {"instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU gpus: 0 } ]",
+       "instance_group: expected instances on the processor or on GPUs"},
+      {"instance_group [ { count: 2 gpus: 0 }, { count: 1 gpus: 1 } ]",
+       "as many on each"},
+      {"model_warmup { inputs { key: 'x' value {} } }",
+       "model_warmup[0].inputs: expected names of inputs, got x"},
+      {"parameters { key: 'INTRA_OP_THREAD_COUNT' value { string_value: 'x' } "
+       "}",
+       "parameters[0]: expected a number as INTRA_OP_THREAD_COUNT, got x"},
+      // Values that model.yaml has limits for.
+      {"\nmax_batch_size: 65",
+       "config.pbtxt:2: max_batch_size: expected an integer from 1 to 64, got "
+       "65"},
+      {"max_batch_size: -1", ":1: max_batch_size: expected an integer"},
+      {"\n\ninstance_group { count: 65 kind: KIND_CPU }",
+       "config.pbtxt:3: instances: expected an integer from 1 to 64, got 65"},
+      {"max_batch_size: 8\ndynamic_batching {\n preferred_batch_size: [ 4, 16 "
+       "]\n}",
+       "config.pbtxt:3: dynamic_batching.preferred_batch_size[1]: expected an "
+       "integer from 1 to 8, got 16"},
+      {"dynamic_batching {\n priority_levels: 17\n default_priority_level: 1 }",
+       "config.pbtxt:2: dynamic_batching.priority_levels: expected an integer "
+       "from 1 to 16, got 17"},
+      {"instance_group { count: 2 }\ndynamic_batching { preserve_ordering: "
+       "true }",
+       "dynamic_batching: expected preserve_ordering: false with more"},
+      {"max_batch_size: 8\nmodel_warmup { batch_size: 9 }",
+       "config.pbtxt:2: buckets.batch[2]: expected at most max_batch_size, 8"},
+      // What is no configuration.
+      {"max_batch_size: 'many'", "config.pbtxt:1: Expected integer"},
+      {"\nmax_batch: 8",
+       "config.pbtxt:2: Message type \"triton.ModelConfig\" "
+       "has no field named \"max_batch\""},
+      {"input [", "config.pbtxt:1: "},
+      {"input { data_type: TYPE_FP128 }", "FP128"},
+  };
+  for (const auto& c : cases) {
+    ModelSpec spec = Program();
+    EXPECT_THAT(Applied(c.text, spec), HasSubstr(c.message)) << c.text;
+    EXPECT_EQ(spec.max_batch_size, 0) << c.text;  // unchanged
+  }
+}
+
+TEST(TritonConfigTest, SeveralMistakesAreALineEach) {
+  ModelSpec spec = Program();
+  const std::string message =
+      Applied("name: 'other'\nbackend: 'x'\nbatch_input {}", spec);
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 2) << message;
+}
+
+TEST(TritonConfigTest, DeepNestingEnds) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "input { ";
+  EXPECT_FALSE(TritonConfig::Parse(text, kPath).ok());
+}
+
+TEST(TritonConfigTest, Versions) {
+  const auto chosen = [](const std::string& text) {
+    return *Parsed(text).ChooseVersions({3, 1, 2});
+  };
+  EXPECT_THAT(chosen(""), ElementsAre(3));
+  EXPECT_THAT(chosen("version_policy { latest {} }"), ElementsAre(3));
+  EXPECT_THAT(chosen("version_policy { latest { num_versions: 2 } }"),
+              ElementsAre(2, 3));
+  EXPECT_THAT(chosen("version_policy { all {} }"), ElementsAre(1, 2, 3));
+  EXPECT_THAT(chosen("version_policy { specific { versions: [ 1, 3 ] } }"),
+              ElementsAre(1, 3));
+  EXPECT_EQ(Parsed("\nversion_policy { specific { versions: [ 1, 1 ] } }")
+                .ChooseVersions({1})
+                .status()
+                .message(),
+            "models/minilm/config.pbtxt:2: versions[1]: expected every version "
+            "once, got 1");
+}
+
+}  // namespace
+}  // namespace stoker
