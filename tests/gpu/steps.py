@@ -230,6 +230,6 @@ def steps_without_gpu() -> Iterable[Step]:
     yield Step("cpu_daemon_two_ops", 30, 5, daemon_bench("two_ops_1", 100), gpu=False, bundled=True)
     yield Step("cpu_requests", 60, 5, requests("--requests", 1000), gpu=False)
     yield Step("cpu_timeline", 60, 5, timeline("two_ops_1"), gpu=False)
+    yield Step("cpu_serve", 200, 60, serving("mlp", "x", "--seconds", 2, "--concurrency", 8), gpu=False)
     neighbours = through_the_daemon("neighbours", "--requests", 400, "--neighbours", "two_ops")
     yield Step("cpu_neighbours", 200, 60, neighbours, gpu=False, needs=("two_ops", "mlp"))
-    yield Step("cpu_serve", 200, 60, serving("mlp", "x", "--seconds", 2, "--concurrency", 8), gpu=False)
