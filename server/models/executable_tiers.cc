@@ -30,13 +30,40 @@ ExecutableTiers::ExecutableTiers(const ModelSpec& spec,
   for (const DevicePlace& place : deps_.placement.places) {
     devices_.push_back({place, nullptr});
   }
-  absl::MutexLock lock(&eager_mu_);
-  eager_.resize(devices_.size());
+  {
+    absl::MutexLock lock(&eager_mu_);
+    eager_.resize(devices_.size());
+  }
+  for (const OnDevice& device : devices_) {
+    SpareMemory* const spares = device.place.loader->spare_memory();
+    if (spares == nullptr) continue;
+    offers_.push_back(spares->Add(
+        SpareMemory::Kind::kGraphs,
+        [this](std::string_view whom) { return ShedGraphs(whom); }));
+    offers_.push_back(
+        spares->Add(SpareMemory::Kind::kEager,
+                    [this](std::string_view whom) { return ShedEager(whom); }));
+  }
 }
 
 BatchRunner::Outcome ExecutableTiers::Run(ExecutionContext& context, int thread,
                                           int bucket,
                                           absl::Span<const Tensor> inputs) {
+  BatchRunner::Outcome outcome = RunBest(context, thread, bucket, inputs);
+  SpareMemory* const spares = device(thread).place.loader->spare_memory();
+  // A client's own sizes, which may be any, take nothing from others.
+  if (spares == nullptr || bucket < 0) return outcome;
+  for (const SpareMemory::Kind kind : SpareMemory::kKinds) {
+    if (!absl::IsResourceExhausted(outcome.result.status())) break;
+    if (!spares->ReleaseAll(kind, spec_.Label())) continue;
+    outcome = RunBest(context, thread, bucket, inputs);
+  }
+  return outcome;
+}
+
+BatchRunner::Outcome ExecutableTiers::RunBest(ExecutionContext& context,
+                                              int thread, int bucket,
+                                              absl::Span<const Tensor> inputs) {
   if (bucket >= 0) {
     if (auto outcome = RunCompiled(context, thread, bucket, inputs)) {
       return *std::move(outcome);
@@ -173,6 +200,35 @@ void ExecutableTiers::CloseEager() {
   if (closed.front() != nullptr) {
     log::Info("{}: eager tier let go, every bucket is compiled", spec_.Label());
   }
+}
+
+bool ExecutableTiers::ShedGraphs(std::string_view whom) {
+  bool any = false;
+  for (int index = 0; index < size(); ++index) {
+    if (slot(index).Read().graph_gain == 0) continue;
+    any = true;
+    DropGraph(index, "memory",
+              absl::StrCat("its memory was wanted by ", Absl(whom)));
+  }
+  return any;
+}
+
+bool ExecutableTiers::ShedEager(std::string_view whom) {
+  if (!AllCompiled()) return false;
+  // Freed without the lock.
+  std::vector<std::shared_ptr<Executable>> closed(devices_.size());
+  // It is being opened: not spare.
+  if (!eager_mu_.TryLock()) return false;
+  closed.swap(eager_);
+  eager_mu_.Unlock();
+  const bool any =
+      std::any_of(closed.begin(), closed.end(),
+                  [](const auto& eager) { return eager != nullptr; });
+  if (any) {
+    log::Info("{}: eager tier let go, its memory was wanted by {}",
+              spec_.Label(), whom);
+  }
+  return any;
 }
 
 bool ExecutableTiers::AllSettled() const {

@@ -28,6 +28,7 @@
 #include "planning/warmup_plan.h"
 #include "repository/model_spec.h"
 #include "runner/executable_loader.h"
+#include "runner/spare_memory.h"
 
 namespace stoker {
 
@@ -42,7 +43,9 @@ class ExecutableTiers {
 
   // Runs the inputs, padded to `bucket` (-1: to none), with the best that is
   // there for device thread `thread`. An INTERNAL error of anything but eager
-  // has eager answer instead; the tier is lost unless eager refuses it too.
+  // has eager answer instead; the tier is lost unless eager refuses it too. One
+  // of a bucket that finds no memory is made again when others' spare memory on
+  // the device is free (runner/spare_memory.h).
   BatchRunner::Outcome Run(ExecutionContext& context, int thread, int bucket,
                            absl::Span<const Tensor> inputs);
   // Whether a run in `bucket` computes on the calling thread alone.
@@ -117,6 +120,13 @@ class ExecutableTiers {
   std::optional<BatchRunner::Outcome> RunCompiled(
       ExecutionContext& context, int thread, int index,
       absl::Span<const Tensor> inputs);
+  // Run, without what others can do without.
+  BatchRunner::Outcome RunBest(ExecutionContext& context, int thread,
+                               int bucket, absl::Span<const Tensor> inputs);
+  // SpareMemory::Release of graphs, and of eager where every bucket is
+  // compiled.
+  bool ShedGraphs(std::string_view whom);
+  bool ShedEager(std::string_view whom) ABSL_LOCKS_EXCLUDED(eager_mu_);
   // Says of each bucket without code of its own what runs there.
   void UpdateFloors();
   void UpdatePace();
@@ -135,6 +145,9 @@ class ExecutableTiers {
   mutable absl::Mutex eager_mu_;
   std::vector<std::shared_ptr<Executable>> eager_
       ABSL_GUARDED_BY(eager_mu_);  // by device
+
+  // Last: they call what is above.
+  std::vector<std::unique_ptr<SpareMemory::Offer>> offers_;
 };
 
 }  // namespace stoker

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "metrics/catalog.h"
 #include "models/auto_buckets.h"
+#include "models/load_backoff.h"
 #include "models/model_version.h"
 
 namespace stoker {
@@ -16,21 +17,6 @@ namespace {
 
 // How much of the record of a model's traffic a crash may cost.
 constexpr absl::Duration kTrafficInterval = absl::Seconds(30);
-
-// Whether what a load failed for may be otherwise in a while, with the same
-// files.
-bool MayPass(const absl::Status& failure) {
-  return absl::IsResourceExhausted(failure) || absl::IsUnavailable(failure) ||
-         absl::IsDeadlineExceeded(failure) || absl::IsAborted(failure);
-}
-
-absl::Duration LoadBackoff(int failed_before) {
-  absl::Duration backoff = kMinLoadBackoff;
-  for (int i = 0; i < failed_before && backoff < kMaxLoadBackoff; ++i) {
-    backoff *= 2;
-  }
-  return std::min(backoff, kMaxLoadBackoff);
-}
 
 bool IsOver(VersionState state) {
   return state == VersionState::kUnloaded || state == VersionState::kFailed;
@@ -80,6 +66,8 @@ MonotonicTime Lifecycle::Step() {
   for (const auto& managed : versions_) {
     if (managed->state == VersionState::kDraining) {
       next = std::min(next, managed->drain_until);
+    } else if (managed->state == VersionState::kNew && managed->restored) {
+      next = std::min(next, std::max(managed->load_after, clock.Now()));
     } else if (managed->wanted) {
       next = std::min(next, managed->retry_at);
     }
@@ -160,8 +148,22 @@ std::shared_ptr<Lifecycle::Managed> Lifecycle::NewManaged(
 std::vector<VersionSnapshot> Lifecycle::Snapshots() const {
   std::vector<VersionSnapshot> snapshots;
   for (const auto& managed : versions_) {
-    snapshots.push_back(
-        {managed->model, managed->version, managed->state, managed->wanted});
+    snapshots.push_back({.model = managed->model,
+                         .version = managed->version,
+                         .state = managed->state,
+                         .wanted = managed->wanted,
+                         .replaces = managed->spec != nullptr &&
+                                     managed->spec->update == Update::kReplace,
+                         .restored = managed->comes_back(),
+                         .held_back = deps_.clock->Now() < managed->load_after,
+                         .holds_memory = managed->running != nullptr});
+  }
+  for (const auto& [model, version] : leaving_) {
+    if (version.expired()) continue;
+    snapshots.push_back({.model = model,
+                         .state = VersionState::kUnloaded,
+                         .wanted = false,
+                         .holds_memory = true});
   }
   return snapshots;
 }
@@ -173,8 +175,9 @@ void Lifecycle::Reconcile() {
     if (action->kind == Action::Kind::kLoad) {
       Load(managed);
     } else if (managed->state == VersionState::kServing) {
-      BeginDrain(*managed);
+      if (MakeRoom(*managed)) BeginDrain(*managed);
     } else {
+      HandOn(*managed);
       Unload(*managed, MonotonicTime::InfinitePast());
     }
   }
@@ -186,6 +189,8 @@ void Lifecycle::Forget() {
         return managed->wanted || !IsOver(managed->state);
       });
   versions_.erase(gone, versions_.end());
+  std::erase_if(leaving_,
+                [](const auto& known) { return known.second.expired(); });
 }
 
 void Lifecycle::Rebucket() {
@@ -194,6 +199,8 @@ void Lifecycle::Rebucket() {
   for (const auto& managed : versions_) {
     if (!managed->wanted || managed->state != VersionState::kServing ||
         !managed->spec->compile.enabled ||
+        // Would have to be stopped for it.
+        managed->spec->update == Update::kReplace ||
         !managed->running->ProgressText().empty()) {
       continue;
     }
@@ -243,6 +250,7 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
   if (!placement.ok()) {
     Transition(*managed, VersionState::kFailed,
                std::string(placement.status().message()));
+    Restore(*managed);
     return;
   }
   VersionDeps its = deps_;
@@ -251,12 +259,17 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
   its.metrics = managed->series;
   its.traffic = traffic_.Of(*managed->spec);
   its.samples = traffic_.SamplesOf(*managed->spec);
-  managed->running = std::make_shared<ModelVersion>(
-      managed->replacement != nullptr
-          ? managed->replacement
-          : WithChosenBuckets(managed->spec, deps_, its.toolchain,
-                              *its.traffic),
-      its);
+  managed->running = std::shared_ptr<ModelVersion>(
+      new ModelVersion(managed->replacement != nullptr
+                           ? managed->replacement
+                           : WithChosenBuckets(managed->spec, deps_,
+                                               its.toolchain, *its.traffic),
+                       its),
+      // Somebody may wait for its memory.
+      [events = events_](ModelVersion* version) {
+        delete version;
+        events->Post([] {});
+      });
   // Events may come after the version was let go, hence the weak pointer.
   managed->loader =
       Thread(absl::StrCat("load-", managed->model),
@@ -279,7 +292,10 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
   if (managed.state != VersionState::kLoading) return;  // unloaded meanwhile
   if (!status.ok()) {
     std::string reason(status.message());
-    if (MayPass(status)) {
+    if (!managed.stopped_for_it.empty()) {
+      managed.may_pass = MayPass(status);
+      absl::StrAppend(&reason, "; what was stopped for it is loaded again");
+    } else if (MayPass(status) && !managed.comes_back()) {
       const absl::Duration backoff = LoadBackoff(managed.failed_loads++);
       managed.retry_at = deps_.clock->Now() + backoff;
       absl::StrAppend(&reason, "; tried again in ",
@@ -288,7 +304,9 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
     Transition(managed, VersionState::kFailed, std::move(reason));
     managed.running->Stop(MonotonicTime::InfinitePast());
     managed.loader.Join();
-    managed.running.reset();
+    LetGo(managed);
+    Restore(managed);
+    if (managed.comes_back()) RestoreFailed(managed, status);
     return;
   }
   const bool serve_now = (managed.spec->ready_when == ReadyWhen::kEager &&
@@ -335,7 +353,7 @@ void Lifecycle::Unload(Managed& managed, MonotonicTime deadline) {
     managed.running->Stop(deadline);
     managed.loader.Join();
     managed.held.reset();
-    managed.running.reset();
+    LetGo(managed);
   }
   Transition(managed, VersionState::kUnloaded);
 }
@@ -376,6 +394,7 @@ void Lifecycle::Transition(Managed& managed, VersionState to,
   managed.state = to;
   managed.reason = std::move(reason);
   if (to == VersionState::kServing) {
+    EndGap(managed);
     managed.held = std::shared_ptr<ModelVersion>(
         managed.running.get(), [running = managed.running, events = events_](
                                    ModelVersion*) { events->Post([] {}); });
@@ -397,10 +416,12 @@ void Lifecycle::Publish() {
     }
     any_serving |= serves;
     any_wanted |= managed->wanted;
+    const std::string gap = GapText(*managed);
     lines.push_back({{managed->model, managed->version, managed->state,
-                      managed->reason, false},
+                      gap.empty() ? managed->reason : gap, false},
                      managed->running});
   }
+  AddStopped(lines);
   for (const auto& managed : versions_) {
     // A version that is being made ready to replace another takes no server
     // out of rotation, nor does one that somebody asks a ready server for.

@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,9 +38,6 @@ namespace stoker {
 
 // How long requests may hold a version that something else took the place of.
 inline constexpr absl::Duration kReplacedVersionDrain = absl::Minutes(5);
-// After a load that failed for want of memory, say; doubled with each in a row.
-inline constexpr absl::Duration kMinLoadBackoff = absl::Seconds(1);
-inline constexpr absl::Duration kMaxLoadBackoff = absl::Minutes(1);
 
 struct LifecycleOptions {
   absl::Duration poll_interval =
@@ -93,6 +91,13 @@ class Lifecycle {
   void StopAll(MonotonicTime deadline);
 
  private:
+  // What it takes to load a version again that was stopped.
+  struct Former {
+    int64_t version = 0;
+    std::shared_ptr<const ModelSpec> spec;
+    std::shared_ptr<const ModelSpec> replacement;
+    MonotonicTime gap_since;
+  };
   // A version on its way through its life.
   struct Managed {
     std::string model;
@@ -118,6 +123,19 @@ class Lifecycle {
     // When one that failed for want of something is tried again.
     MonotonicTime retry_at = MonotonicTime::InfiniteFuture();
     Thread loader;
+
+    // --- update: replace ---
+    // Was stopped for this one, and is loaded again where it fails.
+    std::vector<Former> stopped_for_it;
+    MonotonicTime gap_since;  // of one that comes back
+    bool makes_room = false;  // goes for one that waits for its memory
+    // Such a former one, that comes back, when its time has come.
+    bool restored = false;
+    bool comes_back() const { return restored && !wanted; }
+    MonotonicTime load_after = MonotonicTime::InfinitePast();
+    // Failed for want of something, but isn't tried again while a former one
+    // may serve: each try is a gap.
+    bool may_pass = false;
   };
 
   void PollWhenDue();
@@ -151,6 +169,26 @@ class Lifecycle {
   // Drops those that are gone.
   void Forget();
 
+  // --- update: replace (replaced_versions.cc) ---
+
+  // Of those that go, one gives way to what waits for its memory. False: that
+  // has failed instead.
+  bool MakeRoom(Managed& managed);
+  // One that never served goes: what was stopped for it is its heir's.
+  void HandOn(Managed& managed);
+  // It failed: what was stopped for it is loaded again.
+  void Restore(Managed& failed);
+  // One that was to come back failed, too.
+  void RestoreFailed(Managed& restored, const absl::Status& status);
+  // It serves: the gap is over.
+  void EndGap(Managed& managed);
+  // What requests are told in a gap; empty: there is none.
+  static std::string GapText(const Managed& managed);
+  // Lines of what was stopped and isn't there in any form.
+  void AddStopped(std::vector<PublishedVersions::Line>& lines) const;
+  // Its memory isn't free before the object is gone.
+  void LetGo(Managed& managed);
+
   // 1 for the state that a version is in.
   Gauge StateGauge(const Managed& managed, VersionState state) const;
   // Whether its successor or predecessor of the same number is in the same
@@ -172,6 +210,8 @@ class Lifecycle {
   std::function<void()> listener_;
 
   std::deque<std::shared_ptr<Managed>> versions_;
+  // Unloaded, and perhaps still held by somebody: model and object.
+  std::vector<std::pair<std::string, std::weak_ptr<ModelVersion>>> leaving_;
   AwaitedChanges changes_;
   std::vector<std::string> names_;  // with explicit control, of all models
   bool stopped_ = false;

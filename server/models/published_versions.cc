@@ -17,14 +17,21 @@ absl::Status WhyNot(const std::vector<PublishedVersions::Line>& index,
   const std::string who =
       absl::StrCat("Request for unknown model: '", Absl(model), "' ");
   bool known = false;
+  const VersionStatus* told = nullptr;
   for (const auto& [line, running] : index) {
     if (line.model != model) continue;
     known = true;
-    const bool gone = line.state == VersionState::kUnloaded;
+    // Of what will not come back nothing is said.
+    const bool gone =
+        line.state == VersionState::kUnloaded && line.reason.empty();
     if (gone || (version != 0 && line.version != version)) continue;
+    // What comes is of more interest than what failed.
+    if (told == nullptr || told->state == VersionState::kFailed) told = &line;
+  }
+  if (told != nullptr) {
     return absl::UnavailableError(
-        absl::StrCat(who, "version ", line.version, " is not at ready state",
-                     line.reason.empty() ? "" : ": ", line.reason));
+        absl::StrCat(who, "version ", told->version, " is not at ready state",
+                     told->reason.empty() ? "" : ": ", told->reason));
   }
   if (!known) return absl::NotFoundError(absl::StrCat(who, "is not found"));
   if (version == 0) {
@@ -91,7 +98,9 @@ std::vector<PublishedVersions::Line> PublishedVersions::Lines() const {
   for (auto& [line, running] : lines) {
     if (running == nullptr) continue;
     const std::string progress = running->ProgressText();
-    if (!progress.empty()) line.reason = absl::StrCat("warming up: ", progress);
+    if (progress.empty()) continue;
+    line.reason = absl::StrCat(line.reason, line.reason.empty() ? "" : "; ",
+                               "warming up: ", progress);
   }
   return lines;
 }

@@ -51,6 +51,9 @@ struct OutputSpec {
 };
 
 enum class ReadyWhen { kEager, kWarm };
+// Where a version loads that takes another's place: beside it, or after it is
+// gone, where the memory doesn't hold both.
+enum class Update { kBeside, kReplace };
 // What a request gets that fits no bucket.
 enum class Unmatched { kEager, kReject };
 
@@ -149,6 +152,7 @@ struct ModelSpec {
   // default ones then.
   bool auto_buckets = false;
   ReadyWhen ready_when = ReadyWhen::kWarm;
+  Update update = Update::kBeside;
   // Ready though eager refuses all that was made up to see it run.
   bool unproved = false;
   Unmatched unmatched = Unmatched::kEager;

@@ -38,7 +38,7 @@ const std::vector<std::string>& FieldNames() {
       "inputs",     "buckets",          "unmatched",      "compile",
       "threads",    "instances",        "cpus",           "numa_node",
       "weight",     "dynamic_batching", "parity",         "device",
-      "graphs",     "unproved",         "outputs"};
+      "graphs",     "unproved",         "outputs",        "update"};
   return *names;
 }
 
@@ -64,6 +64,10 @@ class SpecEditor {
     if (const YamlValue* value = Find("ready_when")) {
       const bool eager = value->Choice({"eager", "warm"}) == 0;
       spec_.ready_when = eager ? ReadyWhen::kEager : ReadyWhen::kWarm;
+    }
+    if (const YamlValue* value = Find("update")) {
+      const bool replace = value->Choice({"beside", "replace"}) == 1;
+      spec_.update = replace ? Update::kReplace : Update::kBeside;
     }
     if (const YamlValue* value = Find("unproved")) {
       spec_.unproved = value->Bool().value_or(false);

@@ -27,9 +27,10 @@ struct CapturedGraph {
   int64_t bytes = 0;                       // of device memory
 };
 
-// One for each device.
 class FreeCores;
+class SpareMemory;
 
+// One for each device.
 class ExecutableLoader {
  public:
   virtual ~ExecutableLoader() = default;
@@ -54,6 +55,10 @@ class ExecutableLoader {
   virtual absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) = 0;
+
+  // Where versions say what they can do without when memory is short; null:
+  // nobody asks here.
+  virtual SpareMemory* spare_memory() { return nullptr; }
 
   // Whether Capture is more than an error here.
   virtual bool captures() const { return false; }

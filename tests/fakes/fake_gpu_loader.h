@@ -23,6 +23,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "runner/executable_loader.h"
+#include "runner/spare_memory.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_executable.h"
 #include "tests/fakes/fake_loader.h"
@@ -71,6 +72,12 @@ class FakeGpuLoader : public TorchlessLoader {
     const absl::MutexLock lock(&mu_);
     return graphs_;
   }
+  // Likewise the compiled forms.
+  std::vector<std::weak_ptr<FakeExecutable>> compiled() const
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    return compiled_;
+  }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       const std::string& /*pt2_path*/) override {
@@ -84,8 +91,12 @@ class FakeGpuLoader : public TorchlessLoader {
       const absl::MutexLock lock(&mu_);
       if (!open_.ok()) return open_;
     }
-    return Make("aot", kCompiledRun);
+    auto compiled = Make("aot", kCompiledRun);
+    const absl::MutexLock lock(&mu_);
+    compiled_.push_back(compiled);
+    return compiled;
   }
+  SpareMemory* spare_memory() override { return &spares_; }
   bool captures() const override { return true; }
   absl::StatusOr<CapturedGraph> Capture(
       std::shared_ptr<Executable> compiled, ExecutionContext& /*context*/,
@@ -129,6 +140,7 @@ class FakeGpuLoader : public TorchlessLoader {
 
   FakeClock& clock_;
   const Script script_;
+  SpareMemory spares_;
   mutable absl::Mutex mu_;
   absl::Status open_ ABSL_GUARDED_BY(mu_);
   CaptureScript capture_ ABSL_GUARDED_BY(mu_);
@@ -136,6 +148,7 @@ class FakeGpuLoader : public TorchlessLoader {
   size_t fewest_others_ ABSL_GUARDED_BY(mu_) =
       std::numeric_limits<size_t>::max();
   std::vector<std::weak_ptr<FakeExecutable>> graphs_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::weak_ptr<FakeExecutable>> compiled_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -6,8 +6,8 @@
 #                    [--budget-seconds 540] [--only STEP...]
 #
 # The bundle: by default the one that this script lies in, or else build/bundle/stoker-gpu-bundle.tar.gz of this
-# checkout. gpu.json and gpu.txt go to --out, by default $OUT or the current folder. Without a GPU the half that
-# needs none runs, and the rest is named as skipped. A second call goes on where the first ended with --continue and the
+# checkout. gpu.json, gpu.txt and timeline.svg go to --out, by default $OUT or the current folder. Without a GPU the
+# half that needs none runs, and the rest is named as skipped. A second call goes on where the first ended with --continue and the
 # first one's gpu.json; with the same --work, which is kept, nothing is compiled again. python3 -m tests.gpu.merge puts
 # results of several calls together. Exit code 0 when nothing that ran failed, and no GPU is there that can't be used.
 set -euo pipefail

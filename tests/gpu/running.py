@@ -25,7 +25,7 @@ class Step:
     name: str
     limit: float  # seconds
     least: float  # not begun with less time than this
-    command: Callable[[Run], list[str] | None]  # None: not here
+    command: Callable[[Run], list[str] | str | None]  # None: not in this bundle; a text: why not here
     gpu: bool = True
     needs: tuple[str, ...] = ()  # exports that have to be there
     bundled: bool = False  # runs with the bundle's libraries
@@ -109,6 +109,9 @@ class Run:
         if command is None:
             self.results.append(Result(step.name, "skipped", log="not in this bundle"))
             return
+        if isinstance(command, str):
+            self.results.append(Result(step.name, "skipped", log=command))
+            return
         if self.left() < step.least:
             self.left_out.append(f"{step.name}: wants {step.least:.0f} s, {max(0, self.left()):.0f} were left")
             return
@@ -149,7 +152,11 @@ class Run:
         # Of a step that went well its figures are enough, and what a test says of itself in the end.
         if outcome == "passed" and (why := nothing_ran(rest)):
             outcome, rest = "skipped", why
-        tail = rest[-300:] if outcome == "passed" else (rest + "\n" + log.read_text(errors="replace"))[-6000:]
+        # A step that has found out that it can't do its work here.
+        if outcome == "passed" and (found := [line["skipped"] for line in said if "skipped" in line]):
+            outcome, rest = "skipped", str(found[0])
+        short = outcome in ("passed", "skipped")
+        tail = rest[-300:] if short else (rest + "\n" + log.read_text(errors="replace"))[-6000:]
         return Result(step.name, outcome, round(time.monotonic() - started, 1), said, tail)
 
     def write(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -112,13 +114,48 @@ def sticky(run: Run) -> list[str] | None:
     return [str(binary), "--gtest_brief=1", "--gtest_filter=*Sticky*"] if binary else None
 
 
-def sanitizer(run: Run) -> list[str] | None:
-    import shutil
+def sanitizer(tool: str) -> Callable[[Run], list[str] | str | None]:
+    """What may run beneath it: it makes kernels ten times as slow, and a capture of it is none."""
 
-    binary, tool = run.binary("gpu_test"), shutil.which("compute-sanitizer")
-    if binary is None or tool is None:
-        return None
-    return [tool, "--tool", "memcheck", "--error-exitcode", "9", str(binary), "--gtest_brief=1"]
+    def command(run: Run) -> list[str] | str | None:
+        if (binary := run.binary("gpu_test")) is None:
+            return None
+        if (program := compute_sanitizer()) is None:
+            return "compute-sanitizer, of CUDA's toolkit, is neither in PATH nor in CUDA_HOME nor in /usr/local/cuda"
+        return [program, "--tool", tool, "--error-exitcode", "9", str(binary), "--gtest_brief=1"]
+
+    return command
+
+
+def compute_sanitizer() -> str | None:
+    homes = [os.environ.get("CUDA_HOME", ""), "/usr/local/cuda"]
+    places = [f"{home}/{folder}" for home in homes if home for folder in ("bin", "compute-sanitizer")]
+    return shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", ""), *places]))
+
+
+def through_the_daemon(
+    module: str, *more: object, models: bool = True, device: bool = True
+) -> Callable[[Run], list[str] | None]:
+    """A step of tests/gpu that starts stokerd itself."""
+
+    def command(run: Run) -> list[str] | None:
+        if run.binary("stokerd") is None:
+            return None
+        given: list[object] = ["--bundle", run.bundle, "--library-path", run.options.library_path]
+        given += ["--models", run.work / "models"] if models else []
+        given += ["--device", run.device] if device else []
+        name = "_".join([module, *(str(word) for word in more if not str(word).startswith("-"))])
+        return run.python(module, *given, "--work", run.work / name, *more)
+
+    return command
+
+
+def timeline(entry: str) -> Callable[[Run], list[str]]:
+    name = entry.rpartition("_")[0]
+    return lambda run: run.python(
+        "timeline", "--name", name, "--program", run.program(entry), "--entry", run.work / "entries" / entry,
+        "--device", run.device, "--out", run.options.out,
+    )  # fmt: skip
 
 
 def steps() -> Iterable[Step]:
@@ -133,6 +170,12 @@ def steps() -> Iterable[Step]:
     for entry, count in (("kernels100_1", 300), ("kernels500_1", 100), ("minilm_1", 200), ("minilm_64", 50)):
         yield Step(entry, 40, 8, bench(entry, count))
         yield Step(f"daemon_{entry}", 30, 5, daemon_bench(entry, count), bundled=True)
+    yield Step("hang", 150, 60, through_the_daemon("hang", models=False))
+    yield Step(
+        "neighbours", 200, 60, through_the_daemon("neighbours", "--requests", 10_000),
+        needs=("mlp", "two_ops", "kernels10"),
+    )  # fmt: skip
+    yield Step("timeline", 60, 10, timeline("kernels100_1"))
     yield Step("gpt2_xl_1", 60, 20, bench("gpt2_xl_1", 30))
     yield Step("serve_minilm", 190, 60, serving("minilm", "ids,mask", "--seconds", 5), needs=("minilm",))
     yield Step("daemon_gpt2_xl_1", 60, 15, daemon_bench("gpt2_xl_1", 30, HALF), bundled=True)
@@ -172,7 +215,11 @@ def steps() -> Iterable[Step]:
         yield Step(f"modes_gpt2_xl_{batch}", 300, 90, modes("gpt2_xl", batch), needs=("gpt2_xl",))
     for name, given in (("bert_base", "ids,mask"), ("resnet50", "image")):
         yield Step(f"serve_{name}", 240, 90, serving(name, given, "--seconds", 5), needs=(name,))
-    yield Step("sanitizer", 120, 30, sanitizer, bundled=True, environment=artifacts)
+    for kind in ("gpus", "mig"):
+        several = through_the_daemon("several", "--kind", kind, device=False)
+        yield Step(f"several_{kind}", 180, 30, several, needs=("mlp",))
+    for tool in ("memcheck", "racecheck", "initcheck"):
+        yield Step(f"sanitizer_{tool}", 120, 30, sanitizer(tool), bundled=True, environment=artifacts)
 
 
 def steps_without_gpu() -> Iterable[Step]:
@@ -182,4 +229,7 @@ def steps_without_gpu() -> Iterable[Step]:
     yield Step("cpu_two_ops", 30, 5, bench("two_ops_1", 100), gpu=False)
     yield Step("cpu_daemon_two_ops", 30, 5, daemon_bench("two_ops_1", 100), gpu=False, bundled=True)
     yield Step("cpu_requests", 60, 5, requests("--requests", 1000), gpu=False)
+    yield Step("cpu_timeline", 60, 5, timeline("two_ops_1"), gpu=False)
     yield Step("cpu_serve", 200, 60, serving("mlp", "x", "--seconds", 2, "--concurrency", 8), gpu=False)
+    neighbours = through_the_daemon("neighbours", "--requests", 400, "--neighbours", "two_ops")
+    yield Step("cpu_neighbours", 200, 60, neighbours, gpu=False, needs=("two_ops", "mlp"))

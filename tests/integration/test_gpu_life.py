@@ -65,7 +65,7 @@ class Gpu:
         batch = torch.export.Dim("batch", min=1, max=64)
         program = torch.export.export(Scale().eval(), (torch.ones(2, 64),), dynamic_shapes=({0: batch},))
         torch.export.save(program, version / "model.pt2")
-        write_yaml(self.root / name, device="cuda:0", max_batch_size=4, buckets={"batch": [1, 4]})
+        write_yaml(self.root / name, device="cuda:0", max_batch_size=8, buckets={"batch": [1, 4]})
 
     def start(self, *arguments: str) -> Daemon:
         preload = [FAKES / "libcuda.so.1", FAKES / "libcudart.so.13", self.nvml]
@@ -147,6 +147,38 @@ def test_want_of_memory_is_that_requests_alone(served: Served) -> None:
     assert daemon.metric("stoker_tier_requests_total", tier="aot") >= 1
     assert daemon.metric("stoker_fallbacks_total", reason="run") == 0
     assert daemon.stop() == 0
+
+
+def test_graphs_then_eager_go_for_a_load(served: Served) -> None:
+    gpu, daemon, client = served
+    ask(client, 5)  # fits no bucket: eager is opened
+    assert daemon.metric("stoker_gpu_memory_bytes", use="eager") == 256
+    # A little less than has to stay free, so that the graphs' and eager's memory would be enough, and never is: the
+    # driver says the same all the time.
+    gpu.behave(f"free {(256 << 20) - 1000}")
+    gpu.add("other")
+    eventually(lambda: "other:1: loading -> failed: weights of" in daemon.log(), "it is refused", PATIENCE)
+    log = daemon.log()
+    graphs = log.index("no graph (memory: its memory was wanted by")
+    eager = log.index("scale:1: eager tier let go, its memory was wanted by")
+    assert graphs < eager < log.index("other:1: loading -> failed")
+    assert daemon.metric("stoker_gpu_memory_bytes", use="graphs") == 0
+    assert daemon.metric("stoker_gpu_memory_bytes", use="eager") == 0
+    ask(client, 4)
+    assert daemon.metric("stoker_tier_requests_total", tier="aot") == 1
+    gpu.behave("")
+    daemon.wait_ready(PATIENCE, ["other"])
+    ask(client, 4, "other")
+
+
+def test_what_cannot_fit_takes_nothing_from_others(served: Served) -> None:
+    gpu, daemon, client = served
+    gpu.behave("free 1000000")
+    gpu.add("other")
+    eventually(lambda: "other:1: loading -> failed: weights of" in daemon.log(), "it is refused")
+    gpu.behave("")
+    ask(client, 4)
+    assert daemon.metric("stoker_tier_requests_total", tier="graph") == 1
 
 
 def test_a_graph_that_fails_is_answered_by_what_it_was_captured_of(served: Served) -> None:

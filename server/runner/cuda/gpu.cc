@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "metrics/catalog.h"
 #include "runner/torch_errors.h"
 
@@ -88,6 +89,21 @@ int64_t Gpu::BytesBesideTorch() const {
 
 absl::StatusOr<GpuMemory::Claim> Gpu::Take(GpuUse use, absl::string_view whose,
                                            int64_t bytes) {
+  absl::StatusOr<GpuMemory::Claim> claim = TakeFree(use, whose, bytes);
+  if (claim.ok() || use == GpuUse::kGraphs) return claim;
+  // What can't fit in any case costs nobody anything.
+  const int64_t spare =
+      memory_.used(GpuUse::kGraphs) + memory_.used(GpuUse::kEager);
+  if (bytes + GpuMemory::kReserve > FreeBytes() + spare) return claim;
+  while (!claim.ok() && spares_.ReleaseNext(Std(whose))) {
+    claim = TakeFree(use, whose, bytes);
+  }
+  return claim;
+}
+
+absl::StatusOr<GpuMemory::Claim> Gpu::TakeFree(GpuUse use,
+                                               absl::string_view whose,
+                                               int64_t bytes) {
   const auto free = [&] { return FreeBytes(); };
   const absl::ReaderMutexLock lock(&capture_lock_);
   absl::StatusOr<GpuMemory::Claim> claim =

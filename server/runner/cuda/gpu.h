@@ -21,6 +21,7 @@
 #include "runner/gpu_memory.h"
 #include "runner/gpus.h"
 #include "runner/run_watch.h"
+#include "runner/spare_memory.h"
 
 namespace stoker {
 
@@ -37,6 +38,7 @@ class Gpu {
   GpuHealth& health() { return health_; }
   GpuMemory& memory() { return memory_; }
   RunWatch& watch() { return watch_; }
+  SpareMemory& spares() { return spares_; }
 
   // Held shared by whoever calls CUDA, exclusively while a graph is captured:
   // two captures at a time end in illegal accesses, and what other threads do
@@ -52,8 +54,11 @@ class Gpu {
   // Of what is taken, what neither torch's allocator has nor weights: contexts,
   // code, what the driver keeps for graphs, other processes' memory.
   int64_t BytesBesideTorch() const;
-  // GpuMemory::Take; lets the caching allocator's spare memory go where that
-  // helps. Whoever has allocated it says so to the claim.
+  // GpuMemory::Take. Where it doesn't fit, and could, memory goes in this
+  // order until it does: what the caching allocator keeps, then what versions
+  // can do without (runner/spare_memory.h), but not for a graph, which is that
+  // itself. Not under the capture lock. Whoever has allocated it says so to the
+  // claim.
   absl::StatusOr<GpuMemory::Claim> Take(GpuUse use, absl::string_view whose,
                                         int64_t bytes);
 
@@ -80,6 +85,10 @@ class Gpu {
   absl::Mutex& capture_lock_;
   GpuHealth health_;
   GpuMemory memory_;
+  SpareMemory spares_;
+  // Take, without what versions can do without.
+  absl::StatusOr<GpuMemory::Claim> TakeFree(GpuUse use, absl::string_view whose,
+                                            int64_t bytes);
   struct Copies {
     Counter bytes;
     Histogram seconds;

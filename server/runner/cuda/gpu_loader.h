@@ -35,6 +35,7 @@ class GpuLoader : public ExecutableLoader {
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) override;
+  SpareMemory* spare_memory() override { return &gpu_.spares(); }
   bool captures() const override { return true; }
   absl::StatusOr<CapturedGraph> Capture(
       std::shared_ptr<Executable> compiled, ExecutionContext& context,

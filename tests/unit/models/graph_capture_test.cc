@@ -266,6 +266,56 @@ TEST_F(GraphCaptureTest, WithoutRoomOnTheGpuTheArtifactStaysInTheCache) {
   EXPECT_EQ(TierOf(8), "graph");
 }
 
+// The order in which memory goes that somebody needs.
+TEST_F(GraphCaptureTest, GraphsGoThenEagerForWhoNeedsMemory) {
+  spec_->dimensions[0].max = 100;
+  spec_->max_batch_size = 100;
+  Serve();
+  EXPECT_EQ(TierOf(100), "eager");  // opened, as it fits no bucket
+  SpareMemory& spares = *gpu_.spare_memory();
+  EXPECT_TRUE(spares.ReleaseNext("other:1"));
+  for (const auto& weak : gpu_.graphs()) EXPECT_TRUE(weak.expired());
+  EXPECT_EQ(Bucket(1).graph, "memory: its memory was wanted by other:1");
+  EXPECT_EQ(Bucket(1).graph_gain, 0);
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_EQ(Outcomes("memory"), 3);
+  EXPECT_TRUE(spares.ReleaseNext("other:1"));   // eager's copy
+  EXPECT_FALSE(spares.ReleaseNext("other:1"));  // nothing is left
+  EXPECT_EQ(TierOf(100), "eager");              // opened again
+}
+
+TEST_F(GraphCaptureTest, EagerStaysWhereABucketHasNothingElse) {
+  gpu_.OpenWith(absl::UnavailableError("cuda:0 failed"));
+  Serve();
+  EXPECT_EQ(TierOf(8), "eager");
+  EXPECT_FALSE(gpu_.spare_memory()->ReleaseNext("other:1"));
+}
+
+TEST_F(GraphCaptureTest, ARunWithoutMemoryIsMadeAgainWithoutGraphs) {
+  Serve();
+  bool asked = false;
+  const auto offer = gpu_.spare_memory()->Add(
+      SpareMemory::Kind::kGraphs, [&](std::string_view whom) {
+        EXPECT_EQ(whom, spec_->Label());
+        return !std::exchange(asked, true);
+      });
+  // The graph finds none, and what it was captured of doesn't either.
+  for (const auto& weak : gpu_.graphs()) {
+    if (const auto graph = weak.lock()) {
+      graph->FailNext(1, absl::ResourceExhaustedError("out of memory"));
+    }
+  }
+  for (const auto& weak : gpu_.compiled()) {
+    if (const auto compiled = weak.lock()) {
+      compiled->FailNext(1, absl::ResourceExhaustedError("out of memory"));
+    }
+  }
+  EXPECT_EQ(TierOf(8), "aot");
+  EXPECT_TRUE(asked);
+  // Other buckets' graphs went for it.
+  EXPECT_EQ(Bucket(0).graph_gain, 0);
+}
+
 TEST_F(GraphCaptureTest, GraphsGoWithTheVersion) {
   Serve();
   Stop();

@@ -17,6 +17,7 @@
 #include "kernel_cache/kernel_cache.h"
 #include "metrics/catalog.h"
 #include "models/first_run.h"
+#include "models/load_backoff.h"
 #include "models/model_version.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_compiler.h"

@@ -85,6 +85,7 @@ TEST(ModelYamlTest, WorkedExample) {
   // Apart from what it adds, the example spells out the defaults.
   const auto defaults = Apply("");
   EXPECT_EQ(spec->ready_when, defaults->ready_when);
+  EXPECT_EQ(spec->update, defaults->update);
   EXPECT_EQ(spec->unmatched, defaults->unmatched);
   EXPECT_EQ(spec->compile.enabled, defaults->compile.enabled);
   EXPECT_EQ(spec->threads, defaults->threads);
@@ -101,6 +102,7 @@ TEST(ModelYamlTest, WorkedExample) {
 TEST(ModelYamlTest, EveryFieldIsTaken) {
   const auto spec = Apply(R"(
 ready_when: eager
+update: replace
 versions: [1, 3]
 max_batch_size: 16
 unmatched: reject
@@ -123,6 +125,7 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
 )");
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->ready_when, ReadyWhen::kEager);
+  EXPECT_EQ(spec->update, Update::kReplace);
   EXPECT_EQ(spec->max_batch_size, 16);
   EXPECT_EQ(spec->unmatched, Unmatched::kReject);
   EXPECT_FALSE(spec->compile.enabled);
@@ -276,13 +279,15 @@ TEST(ModelYamlTest, Mistakes) {
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
        "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, "
-       "unproved, outputs, got "
+       "unproved, outputs, update, got "
        "an unknown "
        "field (did "
        "you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8",
-       "parity, device, graphs, unproved, outputs, got an unknown field"},
+       "parity, device, graphs, unproved, outputs, update, got an unknown "
+       "field"},
+      {"update: later", "1: update: expected beside or replace, got later"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
        "1: max_batch_size: expected an integer from 1 to 64, got 65"},
