@@ -115,7 +115,7 @@ CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 PARTS = {
     "client_channel": "rpc", "control_client": "rpc",
     "health_client": "rpc", "metrics_page": "metrics", CUDA_ROOM: "runner", "toolchain": "runner",
-    "verdict": "promotion",
+    "verdict": "promotion", "yaml": "base",
 }
 # A type that a header declares, also inside another one.
 DECLARED = re.compile(
