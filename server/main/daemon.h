@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "access/gate.h"
 #include "base/clock.h"
 #include "base/free_cores.h"
 #include "base/memory_watch.h"
@@ -61,12 +62,14 @@ class Daemon {
 
   // Open's steps.
   absl::Status OpenTls();
+  absl::Status OpenPolicy();
   absl::Status OpenOperators();
   absl::Status OpenFiles();
   void OpenModels();
 
   // Serve's steps.
   absl::Status Listen();
+  void WarnOfOpenPorts() const;
   void AnnounceReadiness();  // on the lifecycle thread, from then on
   // The signal that ended it.
   int KeepHouse();
@@ -97,9 +100,10 @@ class Daemon {
   const ReferenceRun reference_;
   std::unique_ptr<ModelManager> manager_;
 
+  std::unique_ptr<TlsContext> tls_;  // null: plain text
+  std::unique_ptr<Gate> gate_;       // null: there is no policy
   std::unique_ptr<StatusReader> status_reader_;
   std::unique_ptr<PageServer> pages_;
-  std::unique_ptr<TlsContext> tls_;  // null: plain text
   std::unique_ptr<RpcServer> rpc_;
   bool was_ready_ = false;  // lifecycle thread only
 };

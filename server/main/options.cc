@@ -228,6 +228,9 @@ void CommandLine::AddAddresses() {
         return std::string(CheckListenAddress(text).message());
       })
       ->capture_default_str();
+  app_.add_option("--policy", options_.policy,
+                  "who may do what: YAML, read again when it changes")
+      ->check(CLI::ExistingFile);
   app_.add_flag("--allow-client-shm", options_.allow_client_shm,
                 "let clients on this host have tensors in POSIX shared memory, "
                 "which lets them reach every segment that the server's user "
