@@ -79,32 +79,31 @@ std::optional<Subject> OfHealth(const ByteChain& message) {
 }
 
 ReadSubject SubjectOf(const Method& method) {
-  using namespace inference;
   const std::string_view name = method.name();
   if (name == "Check" || name == "Watch") return OfHealth;
-  if (name == "ModelReady") return OfModel<ModelReadyRequest>;
-  if (name == "ModelMetadata") return OfModel<ModelMetadataRequest>;
-  if (name == "ModelConfig") return OfModel<ModelConfigRequest>;
+  if (name == "ModelReady") return OfModel<inference::ModelReadyRequest>;
+  if (name == "ModelMetadata") return OfModel<inference::ModelMetadataRequest>;
+  if (name == "ModelConfig") return OfModel<inference::ModelConfigRequest>;
   if (name == "ModelStatistics") return OfStatistics;
   if (name == "RepositoryIndex") return OfAllModels;
   if (name == "RepositoryModelLoad") {
-    return OfModelName<RepositoryModelLoadRequest>;
+    return OfModelName<inference::RepositoryModelLoadRequest>;
   }
   if (name == "RepositoryModelUnload") {
-    return OfModelName<RepositoryModelUnloadRequest>;
+    return OfModelName<inference::RepositoryModelUnloadRequest>;
   }
   if (name == "TraceSetting") return OfTrace;
   if (name == "SystemSharedMemoryRegister") {
-    return OfRegion<SystemSharedMemoryRegisterRequest>;
+    return OfRegion<inference::SystemSharedMemoryRegisterRequest>;
   }
   if (name == "SystemSharedMemoryUnregister") {
-    return OfRegion<SystemSharedMemoryUnregisterRequest>;
+    return OfRegion<inference::SystemSharedMemoryUnregisterRequest>;
   }
   if (name == "CudaSharedMemoryRegister") {
-    return OfRegion<CudaSharedMemoryRegisterRequest>;
+    return OfRegion<inference::CudaSharedMemoryRegisterRequest>;
   }
   if (name == "CudaSharedMemoryUnregister") {
-    return OfRegion<CudaSharedMemoryUnregisterRequest>;
+    return OfRegion<inference::CudaSharedMemoryUnregisterRequest>;
   }
   return OfServer;
 }

@@ -227,6 +227,7 @@ TEST_F(GateTest, ItDoesNotStartWithAWrongFile) {
 TEST_F(GateTest, ThreadsAskWhileItChanges) {
   Open(PolicyText("first", "minilm"));
   std::vector<std::thread> loops;
+  loops.reserve(3);
   for (int i = 0; i < 3; ++i) {
     loops.emplace_back([this] {
       const std::shared_ptr<Peer> peer = NewPeer();
