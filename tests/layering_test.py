@@ -89,10 +89,12 @@ WALL_TIME = re.compile(
     r"\bWallNow\s*\(|\bsystem_clock\b|\b(gettimeofday|time)\s*\(\s*(nullptr|NULL|0|&)|\bCLOCK_REALTIME\b"
 )
 WALL_TIME_FILES = {
+    "access/gate.cc",  # validity of tokens
     "base/clock.cc",
     "base/clock.h",
     "base/step_proof_waits.cc",  # asks to be told of steps
     "ctl/cache_commands.cc",  # ages of files
+    "ctl/policy_commands.cc",  # validity of tokens
     "main/daemon.cc",  # likewise
     "metrics/recent_refusals.cc",
     "models/lifecycle.cc",  # the metric of when it was ready
@@ -115,7 +117,7 @@ CMAKE_ROOM = re.compile(r"\broom\s*\((.*?)\)", re.DOTALL)
 PARTS = {
     "client_channel": "rpc", "control_client": "rpc",
     "health_client": "rpc", "metrics_page": "metrics", CUDA_ROOM: "runner", "toolchain": "runner",
-    "verdict": "promotion",
+    "verdict": "promotion", "yaml": "base",
 }
 # A type that a header declares, also inside another one.
 DECLARED = re.compile(

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "base/yaml_value.h"
 #include "loadtest/generator/scenario.h"
-#include "repository/yaml_value.h"
 
 namespace stoker::loadtest {
 

@@ -30,6 +30,10 @@ void AddDaemonAddress(CLI::App& command, ServerAddress& server) {
                   "name that its certificate has to hold; the address' host "
                   "unless given")
       ->needs(authorities);
+  command
+      .add_option("--token-file", server.token_file,
+                  "file with a bearer token to show to it")
+      ->check(CLI::ExistingFile);
 }
 
 }  // namespace stoker

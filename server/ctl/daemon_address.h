@@ -9,8 +9,8 @@ class App;
 
 namespace stoker {
 
-// --grpc, with the daemon's default, and --tls-...; `server` outlives the
-// command.
+// --grpc, with the daemon's default, and --tls-..., --token-file; `server`
+// outlives the command.
 void AddDaemonAddress(CLI::App& command, ServerAddress& server);
 
 }  // namespace stoker

@@ -17,6 +17,7 @@
 #include "ctl/model_commands.h"
 #include "ctl/parity_command.h"
 #include "ctl/plan_commands.h"
+#include "ctl/policy_commands.h"
 #include "ctl/status_command.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
   stoker::AddHealthCommand(line);
   stoker::AddModelCommands(line);
   stoker::AddConvertCommand(line);
+  stoker::AddPolicyCommands(line);
   stoker::AddBucketsCommand(line);
   stoker::AddExplainGraphCommand(line);
   return line.Run(argc, argv);

@@ -16,6 +16,7 @@
 #include "ctl/output.h"
 #include "metrics/metrics_page.h"
 #include "nlohmann/json.hpp"
+#include "rpc/client_channel.h"
 
 namespace stoker {
 namespace {
@@ -106,10 +107,15 @@ std::string BucketTableText(const Ordered& buckets) {
 }  // namespace
 
 absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
-                               bool json) {
+                               const std::string& token_file, bool json) {
   const std::string address =
       absl::StrCat(url.substr(0, url.rfind('/') + 1), "status.json");
-  ASSIGN_OR_RETURN(const std::string text, HttpGet(address, absl::Seconds(5)));
+  std::string token;
+  if (!token_file.empty()) {
+    ASSIGN_OR_RETURN(token, ReadToken(token_file));
+  }
+  ASSIGN_OR_RETURN(const std::string text,
+                   HttpGet(address, absl::Seconds(5), token));
   try {
     Ordered status = Ordered::parse(text);
     if (!model.empty()) {
@@ -132,13 +138,15 @@ absl::StatusOr<int> ShowStatus(const std::string& url, const std::string& model,
 void AddStatusCommand(CommandLine& line) {
   struct Arguments {
     std::string model;
+    std::string token_file;
     std::string url = "http://127.0.0.1:8002/metrics";
   };
   const auto arguments = std::make_shared<Arguments>();
   CLI::App& status = line.AddWithoutCache(
       line.app(), "status", "what a running daemon does with its buckets",
       [&line, arguments] {
-        return ShowStatus(arguments->url, arguments->model, line.json());
+        return ShowStatus(arguments->url, arguments->model,
+                          arguments->token_file, line.json());
       });
   status.add_option("model", arguments->model,
                     "one model; all of them unless given");
@@ -146,6 +154,10 @@ void AddStatusCommand(CommandLine& line) {
       .add_option("--metrics", arguments->url,
                   "the daemon's metrics page; its status.json is read")
       ->capture_default_str();
+  status
+      .add_option("--token-file", arguments->token_file,
+                  "file with a bearer token to show to it")
+      ->check(CLI::ExistingFile);
 }
 
 }  // namespace stoker

@@ -99,6 +99,7 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const Options& options,
                                                      const sigset_t& signals) {
   std::unique_ptr<Daemon> daemon(new Daemon(options, signals));
   RETURN_IF_ERROR(daemon->OpenTls());
+  RETURN_IF_ERROR(daemon->OpenPolicy());
   RETURN_IF_ERROR(daemon->OpenOperators());
   RETURN_IF_ERROR(daemon->OpenFiles());
   daemon->OpenModels();
@@ -141,6 +142,18 @@ void Daemon::RecordPhase(const char* name) {
 absl::Status Daemon::OpenTls() {
   if (options_.tls.certificate.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(tls_, TlsContext::Open(options_.tls, metrics_, clock_));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::OpenPolicy() {
+  if (options_.policy.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(gate_, Gate::Open(options_.policy, metrics_, clock_));
+  if (gate_->policy()->uses_names() && options_.tls.client_ca.empty()) {
+    log::Warn(
+        "{} knows callers by names of certificates, and nobody is asked for "
+        "one: --tls-client-ca changes that",
+        options_.policy);
+  }
   return absl::OkStatus();
 }
 
@@ -273,33 +286,44 @@ absl::Status Daemon::Listen() {
   options.allow_client_shm = options_.allow_client_shm;
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
   options.tls = tls_.get();
+  options.gate = gate_.get();
   options.limits = options_.wire;
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));
   health_ = std::make_unique<HealthPages>(*rpc_);
   ASSIGN_OR_RETURN(
-      pages_,
-      PageServer::Start(options_.metrics_listen, MakePages(),
-                        options_.metrics_tls ? tls_.get() : nullptr, clock_));
+      pages_, PageServer::Start(options_.metrics_listen, MakePages(),
+                                options_.metrics_tls ? tls_.get() : nullptr,
+                                gate_.get(), clock_));
   RecordPhase("listening");
   log::Info(
       "stokerd {} listening: gRPC port {}, metrics port {}, HTTP port {}; {} "
       "cores, {}, cache {}",
       STOKER_VERSION, rpc_->port(), pages_->port(), rpc_->http_port(), cores,
       toolchain_.cpu.march, options_.cache);
+  WarnOfOpenPorts();
+  return absl::OkStatus();
+}
+
+void Daemon::WarnOfOpenPorts() const {
   std::string open;
   for (const std::string& address : {options_.listen, options_.http_listen}) {
     if (address.empty() || IsLocal(address)) continue;
     absl::StrAppend(&open, open.empty() ? "" : " and ", address);
   }
-  if (tls_ == nullptr && !open.empty()) {
+  if (tls_ != nullptr || open.empty()) return;
+  if (gate_ != nullptr) {
     log::Warn(
-        "whoever reaches {} may use it, in plain text: --tls-certificate, "
-        "--tls-key and --tls-client-ca change that",
+        "{} takes tokens and requests in plain text, which others on the way "
+        "can read: --tls-certificate and --tls-key change that",
         open);
+    return;
   }
-  return absl::OkStatus();
+  log::Warn(
+      "whoever reaches {} may use it, in plain text: --tls-certificate, "
+      "--tls-key and --tls-client-ca, or --policy, change that",
+      open);
 }
 
 void Daemon::AnnounceReadiness() {
@@ -329,6 +353,7 @@ int Daemon::KeepHouse() {
     Subprocess::ReapOrphans();
     watchdog.Look(now);
     if (tls_ != nullptr) tls_->Look();
+    if (gate_ != nullptr) gate_->Look();
     services_.TellStatus(ServiceStatus(*manager_));
     if (now < next_eviction) continue;
     cache_->entries().Evict(options_.cache_limits, clock_.WallNow());

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "access/gate.h"
 #include "base/clock.h"
 #include "base/free_cores.h"
 #include "base/memory_watch.h"
@@ -62,6 +63,7 @@ class Daemon {
 
   // Open's steps.
   absl::Status OpenTls();
+  absl::Status OpenPolicy();
   absl::Status OpenOperators();
   absl::Status OpenFiles();
   void OpenModels();
@@ -69,6 +71,7 @@ class Daemon {
   // Serve's steps.
   absl::Status Listen();
   Pages MakePages();
+  void WarnOfOpenPorts() const;
   void AnnounceReadiness();  // on the lifecycle thread, from then on
   // The signal that ended it.
   int KeepHouse();
@@ -99,8 +102,9 @@ class Daemon {
   const ReferenceRun reference_;
   std::unique_ptr<ModelManager> manager_;
 
-  std::unique_ptr<StatusReader> status_reader_;
   std::unique_ptr<TlsContext> tls_;  // null: plain text
+  std::unique_ptr<Gate> gate_;       // null: there is no policy
+  std::unique_ptr<StatusReader> status_reader_;
   std::unique_ptr<RpcServer> rpc_;
   std::unique_ptr<HealthPages> health_;
   std::unique_ptr<PageServer> pages_;  // asks what is above

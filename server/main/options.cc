@@ -232,6 +232,9 @@ void CommandLine::AddAddresses() {
   app_.add_option("--metrics-compat", metrics_compat_,
                   "triton: /metrics has the nv_inference_* metrics as well")
       ->check(CLI::IsMember({"triton"}));
+  app_.add_option("--policy", options_.policy,
+                  "who may do what: YAML, read again when it changes")
+      ->check(CLI::ExistingFile);
   app_.add_flag("--allow-client-shm", options_.allow_client_shm,
                 "let clients on this host have tensors in POSIX shared memory, "
                 "which lets them reach every segment that the server's user "

@@ -30,6 +30,7 @@ struct Options {
   std::string listen = "0.0.0.0:8001";
   std::string http_listen = "0.0.0.0:8000";  // empty: HTTP is not offered
   TlsOptions tls;                            // no certificate: plain text
+  std::string policy;                        // empty: everybody, everything
   WireLimits wire;
   std::string metrics_listen = "0.0.0.0:8002";
   bool metrics_tls = false;                               // there too

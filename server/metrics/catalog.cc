@@ -16,6 +16,8 @@ constexpr MetricDef kAll[] = {
     kTlsFailures,
     kTlsReloads,
     kTlsCertificateExpiry,
+    kAccessRefused,
+    kPolicyReloads,
     kSharedMemoryRegions,
     kSharedMemoryBytes,
     kSharedMemoryCopied,

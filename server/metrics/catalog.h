@@ -72,6 +72,15 @@ inline constexpr MetricDef kTlsCertificateExpiry{
     "stoker_tls_certificate_expiry_timestamp_seconds", MetricKind::kGauge, "",
     "Unix time at which the certificate of the ports expires; 0 without "
     "TLS."};
+inline constexpr MetricDef kAccessRefused{
+    "stoker_access_refused_total", MetricKind::kCounter, "reason",
+    "Calls that the policy refused, by reason: no_credentials (anonymous may "
+    "not), unknown_token, malformed (another header than a bearer token's), "
+    "expired, permission (who is known may not)."};
+inline constexpr MetricDef kPolicyReloads{
+    "stoker_policy_reloads_total", MetricKind::kCounter, "outcome",
+    "Policies that changed while the server ran, by outcome: ok, or failed "
+    "(the one of before stays in force)."};
 inline constexpr MetricDef kFreeCores{
     "stoker_free_cores", MetricKind::kGauge, "",
     "Cores that other processes and the CPU quota leave to this one now; runs "

@@ -234,7 +234,8 @@ std::optional<double> Quantile(const std::map<double, double>& buckets,
 }
 
 absl::StatusOr<std::string> HttpGet(const std::string& url,
-                                    absl::Duration timeout) {
+                                    absl::Duration timeout,
+                                    const std::string& token) {
   ASSIGN_OR_RETURN(const Url parts, ParseUrl(url));
   const MonotonicTime limit = Clock::Real().Now() + timeout;
   const auto failed = [&](const char* got) {
@@ -243,9 +244,10 @@ absl::StatusOr<std::string> HttpGet(const std::string& url,
   };
   const std::unique_ptr<Socket> socket = Connect(parts, limit);
   if (socket == nullptr) return failed("no connection");
-  const std::string request =
-      absl::StrCat("GET ", parts.path, " HTTP/1.0\r\nHost: ", parts.host, ":",
-                   parts.port, "\r\nConnection: close\r\n\r\n");
+  const std::string request = absl::StrCat(
+      "GET ", parts.path, " HTTP/1.0\r\nHost: ", parts.host, ":", parts.port,
+      "\r\nConnection: close\r\n",
+      token.empty() ? "" : "Authorization: Bearer " + token + "\r\n", "\r\n");
   std::string answer;
   if (!SendAll(socket->fd(), request, limit) ||
       !ReceiveAll(socket->fd(), &answer, limit)) {

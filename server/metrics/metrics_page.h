@@ -51,9 +51,11 @@ std::optional<double> Quantile(const std::map<double, double>& buckets,
                                double share);
 
 // `url` is http://host:port/path. UNAVAILABLE, with the URL, when there is no
-// answer in time; INVALID_ARGUMENT for another form of URL.
+// answer in time; INVALID_ARGUMENT for another form of URL. `token`: a bearer
+// token to show; empty: none.
 absl::StatusOr<std::string> HttpGet(const std::string& url,
-                                    absl::Duration timeout);
+                                    absl::Duration timeout,
+                                    const std::string& token = "");
 
 absl::StatusOr<MetricsPage> FetchMetrics(const std::string& url);
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "base/yaml_value.h"
 #include "repository/model_spec.h"
-#include "repository/yaml_value.h"
 
 namespace stoker {
 

@@ -2,8 +2,8 @@
 // `numa_node`. Private to this room.
 #pragma once
 
+#include "base/yaml_value.h"
 #include "repository/model_spec.h"
-#include "repository/yaml_value.h"
 
 namespace stoker {
 

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "base/yaml_value.h"
 #include "repository/model_spec.h"
-#include "repository/yaml_value.h"
 
 namespace stoker {
 

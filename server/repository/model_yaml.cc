@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/yaml_value.h"
 #include "repository/compile_yaml.h"
 #include "repository/default_buckets.h"
 #include "repository/device_yaml.h"
@@ -16,7 +17,6 @@
 #include "repository/inputs_yaml.h"
 #include "repository/model_repository.h"
 #include "repository/version_choice.h"
-#include "repository/yaml_value.h"
 
 namespace stoker {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "repository/yaml_value.h"
+#include "base/yaml_value.h"
 
 namespace stoker {
 

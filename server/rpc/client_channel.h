@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace grpc {
 class Channel;
+class ClientContext;
 }  // namespace grpc
 
 namespace stoker {
@@ -23,7 +25,16 @@ struct ServerAddress {
   std::string key;
   // What the server's certificate has to name; empty: the address' host.
   std::string server_name;
+  // A file that holds a bearer token; empty: none is shown.
+  std::string token_file;
 };
+
+// The token in a file, without the line's end behind it. The system's code, or
+// INVALID_ARGUMENT for what can't be one; no error shows it.
+absl::StatusOr<std::string> ReadToken(const std::string& path);
+// Shows the server's token with that call. Status as ReadToken's.
+absl::Status ShowToken(const ServerAddress& server,
+                       grpc::ClientContext& context);
 
 // The system's code, with the path, where a file can't be read. Nothing is
 // connected yet.

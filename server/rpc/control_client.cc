@@ -24,6 +24,7 @@ absl::Status Ask(const ServerAddress& server, const std::string& model,
   const auto stub = GRPCInferenceService::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(GrpcTimeAfter(timeout));
+  RETURN_IF_ERROR(ShowToken(server, context));
   Request request;
   request.set_model_name(model);
   Response response;

@@ -18,11 +18,12 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
 absl::StatusOr<bool> Ask(const std::shared_ptr<grpc::Channel>& channel,
-                         const std::string& address, const std::string& service,
-                         absl::Duration timeout) {
+                         const ServerAddress& server,
+                         const std::string& service, absl::Duration timeout) {
   const auto health = grpc::health::v1::Health::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(GrpcTimeAfter(timeout));
+  RETURN_IF_ERROR(ShowToken(server, context));
   HealthCheckRequest request;
   request.set_service(service);
   HealthCheckResponse response;
@@ -30,7 +31,7 @@ absl::StatusOr<bool> Ask(const std::shared_ptr<grpc::Channel>& channel,
   if (!status.ok()) {
     return absl::Status(
         static_cast<absl::StatusCode>(status.error_code()),
-        absl::StrCat("expected the health service at ", address,
+        absl::StrCat("expected the health service at ", server.address,
                      " to answer within ", absl::FormatDuration(timeout),
                      ", got: ", status.error_message()));
   }
@@ -44,15 +45,17 @@ absl::StatusOr<bool> AskHealth(const ServerAddress& server,
                                absl::Duration timeout) {
   ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                    OpenChannel(server));
-  return Ask(channel, server.address, service, timeout);
+  return Ask(channel, server, service, timeout);
 }
 
 absl::StatusOr<bool> AskHealth(FileDescriptor connection,
                                const std::string& service,
                                absl::Duration timeout) {
-  const std::string here = "within";
-  return Ask(grpc::CreateInsecureChannelFromFd(here, connection.Release()),
-             here, service, timeout);
+  ServerAddress here;
+  here.address = "within";
+  return Ask(
+      grpc::CreateInsecureChannelFromFd(here.address, connection.Release()),
+      here, service, timeout);
 }
 
 }  // namespace stoker

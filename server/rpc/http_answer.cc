@@ -71,6 +71,7 @@ HttpAnswer ErrorAnswer(const CallStatus& status) {
   HttpAnswer answer;
   answer.status = HttpStatus(status);
   answer.body = HttpErrorBody(status.message);
+  if (answer.status == 401) answer.headers = "WWW-Authenticate: Bearer\r\n";
   if (const int64_t seconds = RetrySeconds(status); seconds > 0) {
     answer.headers = absl::StrCat("Retry-After: ", seconds, "\r\n");
   }

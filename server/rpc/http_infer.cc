@@ -8,6 +8,7 @@
 #include "rpc/error_text.h"
 #include "rpc/http_answer.h"
 #include "rpc/status_mapping.h"
+#include "rpc/unary_infer.h"
 
 namespace stoker {
 namespace {
@@ -20,11 +21,15 @@ HttpInfer::HttpInfer(const InferCall::Services& services, HttpCall& call,
                      std::string model, std::string version)
     : services_(services),
       call_(call),
+      access_(services.gate, UnaryInfer::TheMethod(), call),
       model_(std::move(model)),
       version_(std::move(version)),
       admission_(services) {}
 
 void HttpInfer::OnStart() {
+  if (const absl::Status may = access_.Check(Target::Of(model_)); !may.ok()) {
+    return Refuse(may);
+  }
   const HttpHead& head = call_.head();
   if (!head.content_length.has_value() && !head.chunked) {
     HttpAnswer answer;
@@ -52,7 +57,7 @@ void HttpInfer::OnBody(const ByteChain& body) {
   infer_ = InferCall::Start(
       services_, *form_, MonotonicTime::InfiniteFuture(), admission_.ticket(),
       admission_.reserved(),
-      [this](const InferCall::Answer& answer) { Answer(answer); });
+      [this](const InferCall::Answer& answer) { Answer(answer); }, &access_);
 }
 
 void HttpInfer::Answer(const InferCall::Answer& answer) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "rpc/call_access.h"
 #include "rpc/http_form.h"
 #include "rpc/infer_admission.h"
 #include "rpc/infer_call.h"
@@ -32,6 +33,7 @@ class HttpInfer final : public HttpHandler {
 
   const InferCall::Services& services_;
   HttpCall& call_;
+  const CallAccess access_;
   std::string model_, version_;
   std::optional<size_t> json_size_;
   InferAdmission admission_;          // held until the answer is sent

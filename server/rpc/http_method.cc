@@ -29,9 +29,10 @@ class HttpMethod::MethodCall final : public Call {
   MonotonicTime deadline() const override {
     return MonotonicTime::InfiniteFuture();
   }
-  bool HasHeader(std::string_view, std::string_view) const override {
-    return false;
+  const std::string* FindHeader(std::string_view name) const override {
+    return http_.head().Find(name);
   }
+  std::shared_ptr<Peer> peer() override { return http_.peer(); }
   // The message is brought when it is there.
   void Read() override {}
   void ReadSoon() override {}

@@ -23,10 +23,11 @@ constexpr size_t kQuickAnswer = 64 << 10;
 
 std::shared_ptr<InferCall> InferCall::Start(
     const Services& services, const ByteChain& request, MonotonicTime deadline,
-    AnswerForm form, Admission::Ticket& ticket, size_t reserved, Done done) {
+    AnswerForm form, Admission::Ticket& ticket, size_t reserved, Done done,
+    const CallAccess* access) {
   auto call =
       std::make_shared<InferCall>(services, request, form, nullptr, deadline,
-                                  ticket, reserved, std::move(done));
+                                  ticket, reserved, std::move(done), access);
   call->Begin();
   return call;
 }
@@ -35,10 +36,11 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             InferForm& form,
                                             MonotonicTime deadline,
                                             Admission::Ticket& ticket,
-                                            size_t reserved, Done done) {
-  auto call = std::make_shared<InferCall>(services, ByteChain(),
-                                          AnswerForm::kUnary, &form, deadline,
-                                          ticket, reserved, std::move(done));
+                                            size_t reserved, Done done,
+                                            const CallAccess* access) {
+  auto call = std::make_shared<InferCall>(
+      services, ByteChain(), AnswerForm::kUnary, &form, deadline, ticket,
+      reserved, std::move(done), access);
   call->Begin();
   return call;
 }
@@ -46,13 +48,14 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
 InferCall::InferCall(const Services& services, const ByteChain& request,
                      AnswerForm answer, InferForm* other,
                      MonotonicTime deadline, Admission::Ticket& ticket,
-                     size_t reserved, Done done)
+                     size_t reserved, Done done, const CallAccess* access)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
       ticket_(ticket),
       reserved_(reserved),
       done_(std::move(done)),
+      access_(access),
       form_(other != nullptr ? *other : grpc_.emplace(request, answer)) {}
 
 absl::Status InferCall::Scan() {
@@ -92,6 +95,10 @@ void InferCall::GoOn(const absl::Status& parsed) {
     return;
   }
   const RequestView& view = form_.view();
+  if (access_ != nullptr) {
+    const absl::Status may = access_->Check(Target::Of(view.model_name));
+    if (!may.ok()) return Refuse(may);
+  }
   absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
   absl::StatusOr<ModelHandle> handle =
       version.ok() ? services_.manager.Acquire(view.model_name, *version)

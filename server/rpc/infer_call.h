@@ -17,11 +17,13 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "access/gate.h"
 #include "base/clock.h"
 #include "batching/infer_task.h"
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
 #include "rpc/admission.h"
+#include "rpc/call_access.h"
 #include "rpc/completion_thread.h"
 #include "rpc/grpc_form.h"
 #include "rpc/infer_form.h"
@@ -47,6 +49,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
     CompletionThread& reader;
     // Of clients; null: not allowed.
     const SharedMemoryRegions* shared_memory = nullptr;
+    // Null: there is no policy.
+    Gate* gate = nullptr;
   };
 
   struct Answer {
@@ -65,23 +69,23 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   // `deadline` is the client's. The ticket holds what the request takes, and
   // its answer from `done` on; it must live until then. `reserved`: bytes of
   // the message that it holds already.
-  static std::shared_ptr<InferCall> Start(const Services& services,
-                                          const ByteChain& request,
-                                          MonotonicTime deadline,
-                                          AnswerForm form,
-                                          Admission::Ticket& ticket,
-                                          size_t reserved, Done done);
+  static std::shared_ptr<InferCall> Start(
+      const Services& services, const ByteChain& request,
+      MonotonicTime deadline, AnswerForm form, Admission::Ticket& ticket,
+      size_t reserved, Done done, const CallAccess* access = nullptr);
   // The same in another form, which outlives the call of Done.
   static std::shared_ptr<InferCall> Start(const Services& services,
                                           InferForm& form,
                                           MonotonicTime deadline,
                                           Admission::Ticket& ticket,
-                                          size_t reserved, Done done);
+                                          size_t reserved, Done done,
+                                          const CallAccess* access = nullptr);
 
   // For Start. `other` null: the request is a message of gRPC's.
   InferCall(const Services& services, const ByteChain& request,
             AnswerForm answer, InferForm* other, MonotonicTime deadline,
-            Admission::Ticket& ticket, size_t reserved, Done done);
+            Admission::Ticket& ticket, size_t reserved, Done done,
+            const CallAccess* access);
 
   // A request that reached no version has none to be counted under.
   static void CountRefusal(const Services& services,
@@ -117,6 +121,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   Admission::Ticket& ticket_;
   const size_t reserved_;
   const Done done_;
+  const CallAccess* const access_;
   std::atomic<bool> cancelled_ = false;
 
   // Written before the task is submitted, constant from then on.

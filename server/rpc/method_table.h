@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "wire/call.h"
@@ -24,6 +25,12 @@ class MethodTable {
   // `path`: "/package.Service/Method". Each once.
   void Add(const std::string& path, const MakeHandler& make) {
     methods_.emplace(path, make);
+  }
+
+  // Puts what `wrap` makes of it in the place of each one's.
+  void Wrap(const std::function<MakeHandler(const std::string& path,
+                                            MakeHandler make)>& wrap) {
+    for (auto& [path, make] : methods_) make = wrap(path, std::move(make));
   }
 
   // Null: there is no such method.

@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "access/audit_log.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "rpc/completion_thread.h"
+#include "rpc/guarded_methods.h"
 #include "rpc/health_service.h"
 #include "rpc/http_service.h"
 #include "rpc/inference_service.h"
@@ -31,15 +33,17 @@ struct RpcServer::Impl {
   Impl(const RpcServerOptions& options, ModelManager& models, Clock& clock,
        MetricRegistry& metrics)
       : manager(models),
+        gate(options.gate),
+        audit(clock),
         admission(options.max_request_bytes, metrics),
         shared_memory(options.allow_client_shm
                           ? std::make_unique<SharedMemoryRegions>(
                                 options.max_request_bytes, metrics)
                           : nullptr),
-        inference(
-            options.server_version,
-            InferCall::Services{models, clock, metrics, completion, submitted,
-                                admission, reader, shared_memory.get()}),
+        inference(options.server_version,
+                  InferCall::Services{models, clock, metrics, completion,
+                                      submitted, admission, reader,
+                                      shared_memory.get(), options.gate}),
         health([this](const std::string& service) { return Serves(service); },
                &admission),
         methods(Methods()),
@@ -58,6 +62,8 @@ struct RpcServer::Impl {
   }
 
   ModelManager& manager;
+  Gate* const gate;
+  AuditLog audit;
   std::atomic<bool> was_ready = false;
   std::atomic<bool> stopping = false;
   std::atomic<int> submitted = 0;
@@ -79,6 +85,7 @@ MethodTable RpcServer::Impl::Methods() {
   AddSharedMemoryMethods(all, shared_memory.get());
   health.AddMethods(all);
   AddReflection(all, {kInferenceService, kHealthService}, &admission);
+  GuardMethods(all, gate, audit);
   return all;
 }
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "access/gate.h"
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "metrics/metrics.h"
@@ -37,6 +38,8 @@ struct RpcServerOptions {
   WireLimits limits;
   // Null: connections are plain text. Outlives the server.
   TlsContext* tls = nullptr;
+  // Null: who reaches the ports may do everything. Outlives the server.
+  Gate* gate = nullptr;
 };
 
 class RpcServer {

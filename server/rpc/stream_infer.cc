@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "rpc/method_table.h"
 #include "rpc/status_mapping.h"
 
 namespace stoker {
@@ -11,17 +12,30 @@ namespace {
 // Of such, the window that a stream has anyway lets one through at a time.
 constexpr size_t kSmallMessage = 64 << 10;
 
+const Method& TheMethod() {
+  static const Method& method = *FindMethod(InferencePath("ModelStreamInfer"));
+  return method;
+}
+
+bool WantsErrorsToEndStream(const Call& call) {
+  const std::string* const wanted = call.FindHeader("triton_grpc_error");
+  return wanted != nullptr && *wanted == "true";
+}
+
 }  // namespace
 
 StreamInfer::StreamInfer(const InferCall::Services& services, Call& call)
     : services_(services),
       call_(call),
-      errors_end_stream_(call.HasHeader("triton_grpc_error", "true")),
+      access_(services.gate, TheMethod(), call),
+      errors_end_stream_(WantsErrorsToEndStream(call)),
       ticket_(services.admission) {}
 
 void StreamInfer::OnStart() {
-  absl::Status status =
-      ticket_.TakeIdle(Admission::Idle::kStreams, Admission::kCallBytes);
+  absl::Status status = access_.Check(Target::Server());
+  if (status.ok()) {
+    status = ticket_.TakeIdle(Admission::Idle::kStreams, Admission::kCallBytes);
+  }
   absl::MutexLock lock(&mu_);
   if (!status.ok()) {
     InferCall::CountRefusal(services_, status);
@@ -52,7 +66,8 @@ void StreamInfer::OnMessage(const ByteChain& message) {
     infer = InferCall::Start(
         services_, message, call_.deadline(), AnswerForm::kStream, slot->ticket,
         slot->reserved,
-        [this, slot](InferCall::Answer answer) { SetAnswer(*slot, answer); });
+        [this, slot](InferCall::Answer answer) { SetAnswer(*slot, answer); },
+        &access_);
   }
   bool cancelled = false;
   {

@@ -2,24 +2,40 @@
 
 #include <utility>
 
+#include "rpc/method_table.h"
 #include "rpc/status_mapping.h"
 
 namespace stoker {
+
+const Method& UnaryInfer::TheMethod() {
+  static const Method& method = *FindMethod(InferencePath("ModelInfer"));
+  return method;
+}
+
+void UnaryInfer::OnStart() {
+  if (const absl::Status may = access_.Check(Target::Server()); !may.ok()) {
+    InferCall::CountRefusal(services_, may);
+    return call_.Finish(ToCallStatus(may));
+  }
+  call_.ReadSoon();
+}
+
 void UnaryInfer::OnMessage(const ByteChain& message) {
   admission_.Busy();
-  infer_ =
-      InferCall::Start(services_, message, call_.deadline(), AnswerForm::kUnary,
-                       admission_.ticket(), admission_.reserved(),
-                       [this](const InferCall::Answer& answer) {
-                         // Finished on a device thread, it could be gone
-                         // before that thread has left it.
-                         const auto keep = call_.shared_from_this();
-                         if (answer.status.ok()) {
-                           call_.Answer(answer.message);
-                         } else {
-                           call_.Finish(ToCallStatus(answer.status));
-                         }
-                       });
+  infer_ = InferCall::Start(
+      services_, message, call_.deadline(), AnswerForm::kUnary,
+      admission_.ticket(), admission_.reserved(),
+      [this](const InferCall::Answer& answer) {
+        // Finished on a device thread, it could be gone
+        // before that thread has left it.
+        const auto keep = call_.shared_from_this();
+        if (answer.status.ok()) {
+          call_.Answer(answer.message);
+        } else {
+          call_.Finish(ToCallStatus(answer.status));
+        }
+      },
+      &access_);
 }
 
 void UnaryInfer::OnEndOfMessages() { call_.Finish(NoMessageStatus()); }

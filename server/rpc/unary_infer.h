@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "rpc/call_access.h"
 #include "rpc/infer_admission.h"
 #include "rpc/infer_call.h"
 #include "wire/byte_chain.h"
@@ -13,10 +14,16 @@ namespace stoker {
 class UnaryInfer final : public CallHandler {
  public:
   UnaryInfer(const InferCall::Services& services, Call& call)
-      : services_(services), call_(call), admission_(services) {}
+      : services_(services),
+        call_(call),
+        access_(services.gate, TheMethod(), call),
+        admission_(services) {}
+
+  // Also of one over HTTP.
+  static const Method& TheMethod();
 
  private:
-  void OnStart() override { call_.ReadSoon(); }
+  void OnStart() override;
   CallStatus Reserve(size_t bytes) override {
     return admission_.Reserve(bytes);
   }
@@ -26,6 +33,7 @@ class UnaryInfer final : public CallHandler {
 
   const InferCall::Services& services_;
   Call& call_;
+  const CallAccess access_;
   InferAdmission admission_;          // held until the answer is sent
   std::shared_ptr<InferCall> infer_;  // null until the message has arrived
 };

@@ -9,6 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "access/method.h"
+#include "access/policy.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "wire/http_call.h"
@@ -93,13 +95,43 @@ HttpAnswer PageFor(const HttpHead& head, const Pages& pages) {
   return AnswerOf(head, made.status, "", made);
 }
 
+// Every page but health's is about all models. What is no page is asked about
+// like the first.
+absl::Status MayRead(HttpCall& call, Gate* gate) {
+  if (gate == nullptr) return absl::OkStatus();
+  const std::string path =
+      call.head().target.substr(0, call.head().target.find('?'));
+  const Method* page = FindMethod(path);
+  const bool health = absl::StartsWith(path, "/health/");
+  if (page == nullptr || (page->group != MethodGroup::kMetrics && !health)) {
+    page = FindMethod("/");
+  }
+  const Visitor visitor =
+      gate->Admit(call.peer(), call.head().Find("authorization"));
+  return gate->Check(
+      visitor, *page,
+      page->group == MethodGroup::kHealth ? Target::Server() : Target::Every());
+}
+
+HttpAnswer Refusal(const HttpHead& head, const absl::Status& why) {
+  const Page page = Line(std::string(why.message()));
+  if (absl::IsUnauthenticated(why)) {
+    return AnswerOf(head, 401, "WWW-Authenticate: Bearer\r\n", page);
+  }
+  return AnswerOf(head, 403, "", page);
+}
+
 class PageHandler final : public HttpHandler {
  public:
-  PageHandler(HttpCall& call, const Pages& pages)
-      : call_(call), pages_(pages) {}
+  PageHandler(HttpCall& call, const Pages& pages, Gate* gate)
+      : call_(call), pages_(pages), gate_(gate) {}
 
   // A body has no meaning here, and isn't read.
-  void OnStart() override { call_.Answer(PageFor(call_.head(), pages_)); }
+  void OnStart() override {
+    const absl::Status may = MayRead(call_, gate_);
+    call_.Answer(may.ok() ? PageFor(call_.head(), pages_)
+                          : Refusal(call_.head(), may));
+  }
   CallStatus Reserve(size_t) override { return {}; }
   void OnBody(const ByteChain&) override {}
   void OnBadBody(const CallStatus&) override {}
@@ -107,12 +139,14 @@ class PageHandler final : public HttpHandler {
  private:
   HttpCall& call_;
   const Pages& pages_;
+  Gate* const gate_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
-    const std::string& address, Pages pages, TlsContext* tls, Clock& clock) {
+    const std::string& address, Pages pages, TlsContext* tls, Gate* gate,
+    Clock& clock) {
   std::unique_ptr<PageServer> server(new PageServer(std::move(pages)));
   WireOptions options;
   options.name = "pages";
@@ -124,8 +158,8 @@ absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
   http.name = "metrics";
   http.address = address;
   http.tls = tls;
-  http.make_handler = [&pages = server->pages_](HttpCall& call) {
-    return std::make_unique<PageHandler>(call, pages);
+  http.make_handler = [&pages = server->pages_, gate](HttpCall& call) {
+    return std::make_unique<PageHandler>(call, pages, gate);
   };
   ASSIGN_OR_RETURN(server->port_, server->wire_->ListenHttp(http));
   return server;

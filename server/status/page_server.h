@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "access/gate.h"
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "status/page.h"
@@ -21,10 +22,12 @@ class PageServer {
  public:
   // Answers GET and HEAD of these paths on "host:port" (port 0: any) or
   // "unix:PATH"; others get 404 and 405 with a line of text. `tls`: null for
-  // plain text. INVALID_ARGUMENT: that is no address; UNAVAILABLE: it can't be
-  // bound. What is passed by reference outlives it.
+  // plain text; `gate`: null for everybody. INVALID_ARGUMENT: that is no
+  // address; UNAVAILABLE: it can't be bound. What is passed by reference
+  // outlives it.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
-      const std::string& address, Pages pages, TlsContext* tls, Clock& clock);
+      const std::string& address, Pages pages, TlsContext* tls, Gate* gate,
+      Clock& clock);
 
   int port() const { return port_; }
 

@@ -7,7 +7,9 @@
 #include <sys/uio.h>
 
 #include <cstddef>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/file_descriptor.h"
 
@@ -33,6 +35,8 @@ class ByteStream {
   virtual size_t LeastRoom() const { return 256; }
   // What Receive does next costs the thread more than copying does.
   virtual bool ShakesHands() const { return false; }
+  // Names of the peer's certificate, once it is verified; none without one.
+  virtual std::vector<std::string> PeerNames() const { return {}; }
   // Tells the peer that no more comes, where that can be told in a way of its
   // own.
   virtual void EndSending() {}

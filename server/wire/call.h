@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "base/monotonic_time.h"
 #include "wire/byte_chain.h"
+#include "wire/peer.h"
 
 namespace stoker {
 
@@ -61,9 +62,12 @@ class Call : public std::enable_shared_from_this<Call> {
   virtual const std::string& method() const = 0;
   // The client's; infinite when it has none.
   virtual MonotonicTime deadline() const = 0;
-  // Whether the client sent this header.
-  virtual bool HasHeader(std::string_view name,
-                         std::string_view value) const = 0;
+  // The value of this header, in lower case, that the client sent; null: it
+  // sent none. The first of several.
+  virtual const std::string* FindHeader(std::string_view name) const = 0;
+  // Who is at the other end. While its handler is made, or is told of a
+  // message.
+  virtual std::shared_ptr<Peer> peer() = 0;
 
   // One read at a time. The first lets the client take its time, the second
   // finishes the call with DEADLINE_EXCEEDED when the stall limit passes before

@@ -17,6 +17,7 @@
 #include "wire/byte_stream.h"
 #include "wire/frame_meter.h"
 #include "wire/frame_rules.h"
+#include "wire/known_peer.h"
 #include "wire/loop.h"
 #include "wire/message_assembler.h"
 #include "wire/output_buffer.h"
@@ -72,6 +73,9 @@ class Connection final : public PeerConnection {
   // A message of that size has come: may as large ones come at once from now
   // on.
   void OpenWiderFor(size_t message_bytes);
+  const std::shared_ptr<Peer>& peer() {
+    return known_peer_.Get(peer_, *stream_);
+  }
   // A message has passed: the peer may send some more frames that move nothing.
   void Earn();
 
@@ -111,6 +115,7 @@ class Connection final : public PeerConnection {
   WireLoop& loop_;
   const std::unique_ptr<ByteStream> stream_;
   const PeerTicket peer_;
+  KnownPeer known_peer_;
   nghttp2_session* session_ = nullptr;
   absl::flat_hash_map<int32_t, std::shared_ptr<StreamCall>> calls_;
   std::deque<std::shared_ptr<StreamCall>> deliveries_;

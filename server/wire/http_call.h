@@ -15,6 +15,7 @@
 
 #include "wire/byte_chain.h"
 #include "wire/call.h"
+#include "wire/peer.h"
 
 namespace stoker {
 
@@ -68,6 +69,9 @@ class HttpCall : public std::enable_shared_from_this<HttpCall> {
   virtual ~HttpCall() = default;
 
   virtual const HttpHead& head() const = 0;
+  // Who is at the other end. While its handler is made, or is told of the head
+  // or the body.
+  virtual std::shared_ptr<Peer> peer() = 0;
   // Of several, the first counts.
   virtual void Answer(const HttpAnswer& answer) = 0;
 };

@@ -13,6 +13,7 @@
 #include "wire/byte_stream.h"
 #include "wire/http_call.h"
 #include "wire/http_parser.h"
+#include "wire/known_peer.h"
 #include "wire/output_buffer.h"
 #include "wire/peer_connection.h"
 #include "wire/peers.h"
@@ -48,6 +49,9 @@ class HttpConnection final : public PeerConnection, private HttpParser::Events {
   // ---- for its request
 
   void Send(const HttpExchange& exchange, const HttpAnswer& answer);
+  const std::shared_ptr<Peer>& peer() {
+    return known_peer_.Get(peer_, *stream_);
+  }
 
  private:
   bool OnHead(HttpHead head) override;
@@ -75,6 +79,7 @@ class HttpConnection final : public PeerConnection, private HttpParser::Events {
   WireLoop& loop_;
   const std::unique_ptr<ByteStream> stream_;
   const PeerTicket peer_;
+  KnownPeer known_peer_;
   const MakeHttpHandler& make_handler_;
   HttpParser parser_;
   std::shared_ptr<HttpExchange> exchange_;  // null: there is no request

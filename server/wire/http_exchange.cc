@@ -60,6 +60,11 @@ HttpExchange::~HttpExchange() {
   loop_.CountOff();
 }
 
+std::shared_ptr<Peer> HttpExchange::peer() {
+  return connection_ != nullptr ? connection_->peer()
+                                : std::make_shared<Peer>();
+}
+
 bool HttpExchange::Begin(const MakeHttpHandler& make_handler) {
   self_ = std::static_pointer_cast<HttpExchange>(shared_from_this());
   handler_ = make_handler(*this);

@@ -25,6 +25,7 @@ class HttpExchange final : public HttpCall {
 
   // HttpCall.
   const HttpHead& head() const override { return head_; }
+  std::shared_ptr<Peer> peer() override;
   void Answer(const HttpAnswer& answer) override;
 
   // ---- for its connection

@@ -19,6 +19,8 @@ class Peers {
  public:
   // `peer`: an address without its port; empty: is not counted by address.
   PeerTicket Enter(const std::string& peer) ABSL_LOCKS_EXCLUDED(mu_);
+  // The process itself.
+  PeerTicket EnterWithin() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
   friend class PeerTicket;
@@ -39,7 +41,8 @@ class PeerTicket {
       : peers_(std::exchange(other.peers_, nullptr)),
         peer_(std::move(other.peer_)),
         all_(other.all_),
-        of_peer_(other.of_peer_) {}
+        of_peer_(other.of_peer_),
+        within_(other.within_) {}
   PeerTicket& operator=(PeerTicket&&) = delete;
   ~PeerTicket() {
     if (peers_ != nullptr) peers_->Leave(peer_);
@@ -49,18 +52,28 @@ class PeerTicket {
   // When it entered, itself included.
   int all() const { return all_; }
   int of_peer() const { return of_peer_; }
+  bool within() const { return within_; }
 
  private:
+  friend class Peers;
+
   Peers* peers_;
   std::string peer_;
   int all_;
   int of_peer_;
+  bool within_ = false;
 };
 
 inline PeerTicket Peers::Enter(const std::string& peer) {
   absl::MutexLock lock(&mu_);
   const int of_peer = peer.empty() ? 0 : ++of_peer_[peer];
   return PeerTicket(*this, peer, ++all_, of_peer);
+}
+
+inline PeerTicket Peers::EnterWithin() {
+  PeerTicket ticket = Enter("");
+  ticket.within_ = true;
+  return ticket;
 }
 
 inline void Peers::Leave(const std::string& peer) {

@@ -39,12 +39,16 @@ StreamCall::~StreamCall() {
   loop_.CountOff();
 }
 
-bool StreamCall::HasHeader(std::string_view name,
-                           std::string_view value) const {
-  return std::any_of(metadata_.begin(), metadata_.end(),
-                     [&](const Header& header) {
-                       return header.name == name && header.value == value;
-                     });
+const std::string* StreamCall::FindHeader(std::string_view name) const {
+  for (const Header& header : metadata_) {
+    if (header.name == name) return &header.value;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Peer> StreamCall::peer() {
+  return connection_ != nullptr ? connection_->peer()
+                                : std::make_shared<Peer>();
 }
 
 void StreamCall::AddHeader(std::string_view name, std::string_view value) {

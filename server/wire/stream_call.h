@@ -40,7 +40,8 @@ class StreamCall final : public Call {
   // Call. Any thread.
   const std::string& method() const override { return method_; }
   MonotonicTime deadline() const override { return deadline_; }
-  bool HasHeader(std::string_view name, std::string_view value) const override;
+  const std::string* FindHeader(std::string_view name) const override;
+  std::shared_ptr<Peer> peer() override;
   void Read() override;
   void ReadSoon() override;
   void Write(const ByteChain& message) override;

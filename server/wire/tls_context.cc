@@ -2,7 +2,6 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -88,29 +87,16 @@ int ChooseProtocol(SSL* ssl, const unsigned char** chosen, unsigned char* size,
 // Whether one of its alternative names is allowed.
 bool IsAllowed(const X509* certificate,
                const std::vector<std::string>& patterns) {
-  auto* const names = static_cast<GENERAL_NAMES*>(
-      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
-  bool allowed = false;
-  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names); ++i) {
-    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names, i);
-    if (name->type != GEN_DNS && name->type != GEN_URI &&
-        name->type != GEN_EMAIL) {
-      continue;
-    }
-    const ASN1_IA5STRING* const text = name->d.ia5;
-    const std::string_view own(
-        reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
-        static_cast<size_t>(ASN1_STRING_length(text)));
+  for (const AlternativeName& name : AlternativeNames(certificate)) {
     // A host of an address or of an e-mail is no host that was named.
-    const bool is_host = name->type == GEN_DNS;
-    allowed = allowed || std::any_of(patterns.begin(), patterns.end(),
-                                     [&](const std::string& pattern) {
-                                       return (is_host || pattern[0] != '*') &&
-                                              MatchesName(pattern, own);
-                                     });
+    const bool allowed = std::any_of(
+        patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+          return (name.is_host || pattern[0] != '*') &&
+                 MatchesName(pattern, name.text);
+        });
+    if (allowed) return true;
   }
-  GENERAL_NAMES_free(names);
-  return allowed;
+  return false;
 }
 
 }  // namespace

@@ -147,6 +147,26 @@ absl::Status UseClientAuthorities(const std::string& path, absl::Time now,
 
 }  // namespace
 
+std::vector<AlternativeName> AlternativeNames(const X509* certificate) {
+  auto* const names = static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  std::vector<AlternativeName> found;
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names, i);
+    if (name->type != GEN_DNS && name->type != GEN_URI &&
+        name->type != GEN_EMAIL) {
+      continue;
+    }
+    const ASN1_IA5STRING* const text = name->d.ia5;
+    found.push_back(
+        {std::string(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                     static_cast<size_t>(ASN1_STRING_length(text))),
+         name->type == GEN_DNS});
+  }
+  GENERAL_NAMES_free(names);
+  return found;
+}
+
 std::string TakeSslError() {
   const unsigned long code = ERR_peek_last_error();
   const char* text = ERR_reason_error_string(code);

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -34,6 +35,13 @@ struct TlsMaterial {
 // with the file and the reason.
 absl::StatusOr<TlsMaterial> LoadTlsMaterial(const TlsOptions& options,
                                             absl::Time now);
+
+// One of a certificate's subject: DNS, URI or e-mail.
+struct AlternativeName {
+  std::string text;
+  bool is_host = false;  // DNS
+};
+std::vector<AlternativeName> AlternativeNames(const X509* certificate);
 
 // The text of OpenSSL's last error, which is forgotten.
 std::string TakeSslError();

@@ -152,6 +152,18 @@ void TlsStream::Report(TlsFailure reason, const std::string& detail) {
   if (!done_) tls_.OnFailure(reason, peer_, detail);
 }
 
+// Without an authority to verify it no certificate is asked for.
+std::vector<std::string> TlsStream::PeerNames() const {
+  if (!done_ || SSL_get_verify_result(ssl_.get()) != X509_V_OK) return {};
+  const X509* const certificate = SSL_get0_peer_certificate(ssl_.get());
+  std::vector<std::string> names;
+  if (certificate == nullptr) return names;
+  for (AlternativeName& name : AlternativeNames(certificate)) {
+    names.push_back(std::move(name.text));
+  }
+  return names;
+}
+
 size_t TlsStream::LeastRoom() const { return kReadBytes; }
 
 long TlsStream::Receive(const iovec* pieces, int count) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "wire/byte_stream.h"
@@ -32,6 +33,7 @@ class TlsStream final : public ByteStream {
   bool CanSend() const override { return done_; }
   bool ShakesHands() const override { return !done_ && !failed_; }
   bool OwesBytes() const override { return !unsent_.empty(); }
+  std::vector<std::string> PeerNames() const override;
 
  private:
   struct Free {

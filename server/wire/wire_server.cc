@@ -103,7 +103,7 @@ absl::StatusOr<FileDescriptor> WireServer::Connect() {
         absl::StrCat("socketpair: ", std::strerror(errno)));
   }
   loops_.front()->Adopt(std::make_unique<SocketStream>(FileDescriptor(ends[0])),
-                        peers_->Enter(""), make_connection_);
+                        peers_->EnterWithin(), make_connection_);
   return FileDescriptor(ends[1]);
 }
 

@@ -65,16 +65,19 @@ def commands(*of: str) -> set[str]:
     return set(re.findall(r"^  ([a-z-]+) ", listed, re.MULTILINE))
 
 
-@pytest.mark.parametrize("of", [(), ("cache",), ("model",)])
+GROUPS = ("cache", "model", "policy")
+
+
+@pytest.mark.parametrize("of", [(), *((group,) for group in GROUPS)])
 def test_the_commands_of_stokerctl(of: tuple[str, ...]) -> None:
     rows = re.findall(r"^\| (`stokerctl [^|]*) \|", OPERATIONS, re.MULTILINE)
     prefix = " ".join(("`stokerctl", *of, ""))
     named: set[str] = set()
     for row in rows:
-        if not row.startswith(prefix) or (not of and row.startswith(("`stokerctl cache", "`stokerctl model"))):
+        if not row.startswith(prefix) or (not of and row.startswith(tuple(f"`stokerctl {group}" for group in GROUPS))):
             continue
         named |= set(re.findall(r"[a-z-]+", re.sub(r"\[?[A-Z]+\]?", "", row.removeprefix(prefix))))
-    assert named == commands(*of) - {"cache", "model"}
+    assert named == commands(*of) - set(GROUPS)
 
 
 def test_the_fields_of_status_json(serving: Callable[..., Daemon]) -> None:

@@ -16,6 +16,8 @@
 #include <string>
 
 #include "absl/synchronization/notification.h"
+#include "access/gate.h"
+#include "base/sha256.h"
 #include "base/subprocess.h"
 #include "models/model_manager.h"
 #include "open_inference.grpc.pb.h"
@@ -158,6 +160,35 @@ TEST_F(AllocationTest, OwnPart) {
   RecordProperty("allocations", std::to_string(each));
   std::printf("%.1f allocations per request without gRPC\n", each);
   EXPECT_LE(each, 20);
+}
+
+// A policy is asked about a call whose header its connection has shown before.
+TEST_F(AllocationTest, APolicyTakesNone) {
+  const std::string path = folder_ / "policy.yaml";
+  std::ofstream(path) << "callers: {web: {tokens: [{sha256: "
+                      << Sha256Hex("secret") << "}]}}\n"
+                      << "rules: [{callers: [web], groups: [infer], models: "
+                         "[other, ident*]}]\n";
+  const auto gate = Gate::Open(path, metrics_, Clock::Real());
+  ASSERT_TRUE(gate.ok()) << gate.status();
+  const Method& method = *FindMethodNamed("ModelInfer");
+  const auto peer = std::make_shared<Peer>();
+  const std::string header = "Bearer secret";
+  int64_t before = 0;
+  MonotonicTime start;
+  for (int i = 0; i < 2 * kRequests; ++i) {
+    if (i == kRequests) {
+      before = allocations.load();
+      start = Clock::Real().Now();
+    }
+    const Visitor visitor = (*gate)->Admit(peer, &header);
+    ASSERT_TRUE((*gate)->Check(visitor, method, Target::Server()).ok());
+    ASSERT_TRUE((*gate)->Check(visitor, method, Target::Of("identity")).ok());
+  }
+  const absl::Duration each = (Clock::Real().Now() - start) / kRequests;
+  std::printf("%.0f ns per call by a policy\n",
+              absl::ToDoubleNanoseconds(each));
+  EXPECT_EQ(allocations.load() - before, 0);
 }
 
 TEST_F(AllocationTest, WithGrpc) {

@@ -104,7 +104,7 @@ class PageServerTest : public ::testing::Test {
             return Page{"text/plain; charset=utf-8",
                         absl::StrCat("asked ", ++asked_, "\n"), ""};
           }}},
-        nullptr, Clock::Real());
+        nullptr, nullptr, Clock::Real());
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
   }
@@ -203,7 +203,7 @@ TEST_F(PageServerTest, EndsAtOnce) {
 TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
   const std::string address = absl::StrCat("127.0.0.1:", server_->port());
   const absl::Status status =
-      PageServer::Start(address, {}, nullptr, Clock::Real()).status();
+      PageServer::Start(address, {}, nullptr, nullptr, Clock::Real()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   const std::string message(status.message());
   EXPECT_THAT(message, StartsWith(absl::StrCat("can't listen for metrics on '",
@@ -214,7 +214,8 @@ TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
 TEST_F(PageServerTest, ANonsenseAddressIsInvalid) {
   for (const char* address : {"nonsense", "127.0.0.1:99999999", ":"}) {
     const absl::Status status =
-        PageServer::Start(address, {}, nullptr, Clock::Real()).status();
+        PageServer::Start(address, {}, nullptr, nullptr, Clock::Real())
+            .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address;
     EXPECT_THAT(std::string(status.message()), HasSubstr(address));
   }

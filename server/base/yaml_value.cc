@@ -1,4 +1,4 @@
-#include "repository/yaml_value.h"
+#include "base/yaml_value.h"
 
 #include <algorithm>
 #include <limits>
