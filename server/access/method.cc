@@ -61,8 +61,12 @@ const std::string& NameOf(MethodGroup group) {
   return MethodGroupNames()[static_cast<size_t>(group)];
 }
 
+bool Method::is_page() const {
+  return group == kMetrics || path.starts_with("/health/");
+}
+
 std::string_view Method::name() const {
-  if (group == kMetrics) return path;
+  if (is_page()) return path;
   return path.substr(path.rfind('/') + 1);
 }
 

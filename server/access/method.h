@@ -36,6 +36,8 @@ struct Method {
   // log.
   bool changes = false;
 
+  // Whether it is a page of the metrics port, and no method of the others.
+  bool is_page() const;
   // "ModelInfer"; of a page its path: "/metrics".
   std::string_view name() const;
 };

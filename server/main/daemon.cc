@@ -271,13 +271,17 @@ Pages Daemon::MakePages() {
          }
          return Page{"text/plain; charset=utf-8", std::move(text), ""};
        }}};
-  health_->AddTo(pages);
+  health_.AddTo(pages);
   return pages;
 }
 
 absl::Status Daemon::Listen() {
   status_reader_ = std::make_unique<StatusReader>(
       *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
+  ASSIGN_OR_RETURN(
+      pages_, PageServer::Start(options_.metrics_listen, MakePages(),
+                                options_.metrics_tls ? tls_.get() : nullptr,
+                                gate_.get(), clock_));
   const int cores = UsableCores();
   RpcServerOptions options;
   options.address = options_.listen;
@@ -291,11 +295,7 @@ absl::Status Daemon::Listen() {
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));
-  health_ = std::make_unique<HealthPages>(*rpc_);
-  ASSIGN_OR_RETURN(
-      pages_, PageServer::Start(options_.metrics_listen, MakePages(),
-                                options_.metrics_tls ? tls_.get() : nullptr,
-                                gate_.get(), clock_));
+  health_.Start(*rpc_);
   RecordPhase("listening");
   log::Info(
       "stokerd {} listening: gRPC port {}, metrics port {}, HTTP port {}; {} "
@@ -369,7 +369,7 @@ void Daemon::Drain(int signal) {
             absl::FormatDuration(options_.drain));
   // Running calls are answered by the batchers, so the models go after the
   // wire.
-  health_->Stop();
+  health_.Stop();
   rpc_->Shutdown(deadline);
   if (gpus_.lost()) {
     // Every call is answered. What is left would free memory of a GPU that

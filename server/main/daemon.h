@@ -106,7 +106,7 @@ class Daemon {
   std::unique_ptr<Gate> gate_;       // null: there is no policy
   std::unique_ptr<StatusReader> status_reader_;
   std::unique_ptr<RpcServer> rpc_;
-  std::unique_ptr<HealthPages> health_;
+  HealthPages health_;
   std::unique_ptr<PageServer> pages_;  // asks what is above
   bool was_ready_ = false;             // lifecycle thread only
 };

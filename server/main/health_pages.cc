@@ -31,14 +31,20 @@ void HealthPages::AddTo(Pages& pages) {
   }
 }
 
+void HealthPages::Start(RpcServer& server) {
+  const absl::MutexLock lock(&mutex_);
+  server_ = &server;
+}
+
 void HealthPages::Stop() {
   const absl::MutexLock lock(&mutex_);
   server_ = nullptr;
+  instead_ = "draining";
 }
 
 Page HealthPages::Ask(const std::string& service) {
   const absl::MutexLock lock(&mutex_);
-  if (server_ == nullptr) return Says(service != "readiness", "draining");
+  if (server_ == nullptr) return Says(service == "liveness", instead_);
   absl::StatusOr<FileDescriptor> connection = server_->Connect();
   const absl::StatusOr<bool> serves =
       connection.ok() ? AskHealth(*std::move(connection), service, kPatience)

@@ -16,21 +16,22 @@ namespace stoker {
 
 class HealthPages {
  public:
-  explicit HealthPages(RpcServer& server) : server_(&server) {}
-
   // /health/liveness, /health/readiness and /health/startup: 200 "serving" or
   // 503 with the reason. This outlives `pages`.
   void AddTo(Pages& pages);
 
-  // From here on the server isn't asked: it drains. The process lives, and is
-  // ready for nothing. Has to be called before the server's Shutdown.
+  // From here on the server is asked; before, and once it drains, the process
+  // lives and is ready for nothing. Stop has to be called before its Shutdown.
+  void Start(RpcServer& server);
   void Stop();
 
  private:
   Page Ask(const std::string& service);
 
   absl::Mutex mutex_;
-  RpcServer* server_ ABSL_GUARDED_BY(mutex_);  // null: it drains
+  RpcServer* server_ ABSL_GUARDED_BY(mutex_) = nullptr;  // null: isn't asked
+  // What it does then.
+  const char* instead_ ABSL_GUARDED_BY(mutex_) = "starting";
 };
 
 }  // namespace stoker

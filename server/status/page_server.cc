@@ -102,10 +102,7 @@ absl::Status MayRead(HttpCall& call, Gate* gate) {
   const std::string path =
       call.head().target.substr(0, call.head().target.find('?'));
   const Method* page = FindMethod(path);
-  const bool health = absl::StartsWith(path, "/health/");
-  if (page == nullptr || (page->group != MethodGroup::kMetrics && !health)) {
-    page = FindMethod("/");
-  }
+  if (page == nullptr || !page->is_page()) page = FindMethod("/");
   const Visitor visitor =
       gate->Admit(call.peer(), call.head().Find("authorization"));
   return gate->Check(

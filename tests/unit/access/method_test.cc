@@ -25,6 +25,7 @@ TEST(MethodTest, GroupsHaveNames) {
 TEST(MethodTest, PeopleNameThemShortly) {
   EXPECT_EQ(FindMethodNamed("ModelInfer")->group, MethodGroup::kInfer);
   EXPECT_EQ(FindMethodNamed("/metrics")->group, MethodGroup::kMetrics);
+  EXPECT_EQ(FindMethodNamed("/health/liveness")->group, MethodGroup::kHealth);
   EXPECT_EQ(FindMethodNamed("/")->group, MethodGroup::kMetrics);
   EXPECT_EQ(
       FindMethodNamed("/inference.GRPCInferenceService/ModelInfer")->group,

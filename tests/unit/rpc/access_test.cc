@@ -108,7 +108,7 @@ class AccessTest : public ServingTest {
 TEST_F(AccessTest, NoMethodIsLeftOpen) {
   ServeWith("{callers: [web], groups: [metrics]}");
   for (const Method& method : AllMethods()) {
-    if (method.group == MethodGroup::kMetrics) continue;
+    if (method.is_page()) continue;
     const std::string path(method.path);
     EXPECT_EQ(Call(path, "").error_code(), grpc::UNAUTHENTICATED) << path;
     EXPECT_EQ(Call(path, "wrong").error_code(), grpc::UNAUTHENTICATED) << path;
@@ -127,7 +127,7 @@ TEST_F(AccessTest, EachGroupOpensItsMethodsOnly) {
     Write(absl::StrCat("{callers: [web], groups: [", group, "]}"));
     gate_->Look();
     for (const Method& method : AllMethods()) {
-      if (method.group == MethodGroup::kMetrics) continue;
+      if (method.is_page()) continue;
       const grpc::StatusCode code =
           Call(std::string(method.path), "secret").error_code();
       EXPECT_EQ(code == grpc::PERMISSION_DENIED, NameOf(method.group) != group)

@@ -315,9 +315,9 @@ const std::vector<Fault>& Faults() {
        "expected 0 or more, got -1"},
       {"Sequence",
        [](auto& r) {
-         (*r.mutable_parameters())["sequence_id"].set_int64_param(7);
+         (*r.mutable_parameters())["sequence_id"].set_bool_param(true);
        },
-       "sequences are not supported", absl::StatusCode::kUnimplemented},
+       "invalid value type for 'sequence_id' parameter"},
   };
   return *faults;
 }
