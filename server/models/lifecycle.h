@@ -178,6 +178,9 @@ class Lifecycle {
   void HandOn(Managed& managed);
   // It failed: what was stopped for it is loaded again.
   void Restore(Managed& failed);
+  static Former FormerOf(const Managed& managed, MonotonicTime gap_since);
+  // A new object of what was stopped, to be loaded again.
+  Managed& BringBack(const std::string& model, Former former);
   // One that was to come back failed, too.
   void RestoreFailed(Managed& restored, const absl::Status& status);
   // It serves: the gap is over.

@@ -48,16 +48,14 @@ bool Lifecycle::MakeRoom(Managed& managed) {
       "replace); requests for it are refused until that serves",
       managed.spec->Label(), (*heir)->version);
   managed.makes_room = true;
-  (*heir)->stopped_for_it.push_back(
-      {managed.version, managed.spec, managed.replacement, deps_.clock->Now()});
+  (*heir)->stopped_for_it.push_back(FormerOf(managed, deps_.clock->Now()));
   return true;
 }
 
 void Lifecycle::HandOn(Managed& managed) {
   std::vector<Former> formers = std::exchange(managed.stopped_for_it, {});
   if (managed.restored) {
-    formers.push_back({managed.version, managed.spec, managed.replacement,
-                       managed.gap_since});
+    formers.push_back(FormerOf(managed, managed.gap_since));
   }
   const auto heir =
       std::find_if(versions_.begin(), versions_.end(), [&](const auto& other) {
@@ -73,29 +71,33 @@ void Lifecycle::Restore(Managed& failed) {
   for (Former& former : std::exchange(failed.stopped_for_it, {})) {
     log::Warn("{}: version {} is loaded again, as version {} failed",
               failed.model, former.version, failed.version);
-    const std::shared_ptr<Managed> back =
-        NewManaged(failed.model, former.version);
-    back->spec = std::move(former.spec);
-    back->replacement = std::move(former.replacement);
-    back->gap_since = former.gap_since;
-    back->restored = true;
-    back->wanted = false;
-    versions_.push_back(back);
+    BringBack(failed.model, std::move(former));
   }
+}
+
+Lifecycle::Former Lifecycle::FormerOf(const Managed& managed,
+                                      MonotonicTime gap_since) {
+  return {managed.version, managed.spec, managed.replacement, gap_since};
+}
+
+Lifecycle::Managed& Lifecycle::BringBack(const std::string& model,
+                                         Former former) {
+  const std::shared_ptr<Managed> back = NewManaged(model, former.version);
+  back->spec = std::move(former.spec);
+  back->replacement = std::move(former.replacement);
+  back->gap_since = former.gap_since;
+  back->restored = true;
+  back->wanted = false;
+  versions_.push_back(back);
+  return *back;
 }
 
 void Lifecycle::RestoreFailed(Managed& restored, const absl::Status& status) {
   if (MayPass(status)) {
-    const std::shared_ptr<Managed> again =
-        NewManaged(restored.model, restored.version);
-    again->spec = restored.spec;
-    again->replacement = restored.replacement;
-    again->gap_since = restored.gap_since;
-    again->restored = true;
-    again->wanted = false;
-    again->failed_loads = restored.failed_loads + 1;
-    again->load_after = deps_.clock->Now() + LoadBackoff(restored.failed_loads);
-    versions_.push_back(again);
+    Managed& again =
+        BringBack(restored.model, FormerOf(restored, restored.gap_since));
+    again.failed_loads = restored.failed_loads + 1;
+    again.load_after = deps_.clock->Now() + LoadBackoff(restored.failed_loads);
     return;
   }
   // Nothing is lost any more with another try of what it was stopped for.
