@@ -1,7 +1,5 @@
 #include "access/gate.h"
 
-#include <sys/stat.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -76,17 +74,8 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const std::string& path,
                                                  MetricRegistry& metrics,
                                                  Clock& clock) {
   std::unique_ptr<Gate> gate(new Gate(path, metrics, clock));
-  gate->stamp_ = gate->ReadStamp();
   RETURN_IF_ERROR(gate->Load());
   return gate;
-}
-
-// Links are followed: where files are mounted, what is exchanged is a link.
-Gate::Stamp Gate::ReadStamp() const {
-  struct stat info = {};
-  if (stat(path_.c_str(), &info) != 0) return {};
-  return {info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-          static_cast<int64_t>(info.st_ino), info.st_size};
 }
 
 absl::Status Gate::Load() {
@@ -99,20 +88,17 @@ absl::Status Gate::Load() {
   return absl::OkStatus();
 }
 
-// What is wrong is tried again each time: it may have been half written.
 void Gate::Look() {
-  const Stamp stamp = ReadStamp();
-  if (stamp == stamp_ && complaint_.empty()) return;
-  const bool changed = stamp != stamp_;
-  stamp_ = stamp;
-  const absl::Status loaded = Load();
-  const char* const outcome = loaded.ok() ? "ok" : "failed";
-  const std::string text(loaded.message());
-  if (!loaded.ok() && !changed && text == complaint_) return;
-  complaint_ = text;
-  metrics_.Counter(metric::kPolicyReloads, {{"outcome", outcome}}).Add();
-  if (!loaded.ok()) {
-    log::Error("the policy of before stays in force: {}", text);
+  const std::optional<absl::Status> loaded =
+      file_.Look([this] { return Load(); });
+  if (!loaded.has_value()) return;
+  metrics_
+      .Counter(metric::kPolicyReloads,
+               {{"outcome", loaded->ok() ? "ok" : "failed"}})
+      .Add();
+  if (!loaded->ok()) {
+    log::Error("the policy of before stays in force: {}",
+               std::string(loaded->message()));
   }
 }
 

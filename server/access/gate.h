@@ -5,7 +5,6 @@
 // Thread-safe.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -23,6 +22,7 @@
 #include "access/audit_log.h"
 #include "access/policy.h"
 #include "base/clock.h"
+#include "base/reloaded_files.h"
 #include "metrics/metrics.h"
 #include "wire/peer.h"
 
@@ -78,16 +78,14 @@ class Gate {
 
  private:
   class Memo;
-  // What tells one state of the file from the next.
-  using Stamp = std::array<int64_t, 4>;
 
   Gate(std::string path, MetricRegistry& metrics, Clock& clock)
       : path_(std::move(path)),
         metrics_(metrics),
         clock_(clock),
-        audit_(clock) {}
+        audit_(clock),
+        file_({path_}) {}
 
-  Stamp ReadStamp() const;
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mu_);
   Identity Identify(const Peer& peer, const std::string* authorization)
       ABSL_LOCKS_EXCLUDED(mu_);
@@ -102,9 +100,7 @@ class Gate {
   MetricRegistry& metrics_;
   Clock& clock_;
   AuditLog audit_;
-  // Of Look.
-  Stamp stamp_ = {};
-  std::string complaint_;
+  ReloadedFiles file_;  // of Look
 
   std::atomic<uint64_t> generation_ = 0;
   absl::Mutex mu_;

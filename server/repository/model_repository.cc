@@ -20,6 +20,7 @@
 #include "base/absl_view.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/reloaded_files.h"
 #include "base/status_macros.h"
 #include "repository/triton_config.h"
 
@@ -34,33 +35,17 @@ constexpr char kConfigFile[] = "config.pbtxt";
 constexpr char kLabelsFile[] = "labels.txt";
 constexpr int64_t kMaxLabelsBytes = 16 << 20;
 
-// What a file looked like: enough to notice that it was replaced or rewritten.
-using Stamp = std::tuple<dev_t, ino_t, off_t, decltype(timespec::tv_sec), long>;
-
-// nullopt when there is nothing at `path`; links are followed. `mode` gets its
-// type.
-std::optional<Stamp> StampOf(const std::string& path, mode_t& mode) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) return std::nullopt;
-  mode = info.st_mode;
-  return Stamp(info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec,
-               info.st_mtim.tv_nsec);
-}
-
 bool IsFolder(const std::string& path) {
   mode_t mode = 0;
-  return StampOf(path, mode) && S_ISDIR(mode);
+  return ReadFileStamp(path, &mode) && S_ISDIR(mode);
 }
 
-bool Exists(const std::string& path) {
-  mode_t mode = 0;
-  return StampOf(path, mode).has_value();
-}
+bool Exists(const std::string& path) { return ReadFileStamp(path).has_value(); }
 
 // A FIFO or a device in a file's place would block or never end.
 absl::Status CheckRegular(const std::string& path) {
   mode_t mode = 0;
-  if (!StampOf(path, mode)) {
+  if (!ReadFileStamp(path, &mode)) {
     return absl::NotFoundError(
         absl::StrCat(path, ": expected a file, found nothing"));
   }
@@ -213,7 +198,7 @@ struct ModelRepository::Impl {
   // A version as it was read, and what its program, settings and labels looked
   // like just before.
   struct Known {
-    std::array<std::optional<Stamp>, 4> stamps;
+    std::array<std::optional<FileStamp>, 4> stamps;
     absl::StatusOr<std::shared_ptr<const ModelSpec>> spec;
   };
   using KnownVersions = std::map<std::pair<std::string, int64_t>, Known>;
@@ -254,10 +239,11 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
   if (!name_status.ok()) return fail(std::move(name_status));
   // Before reading, so that a file that changes meanwhile is read again next
   // time.
-  mode_t mode = 0;
-  const std::optional<Stamp> yaml_stamp = StampOf(model.YamlPath(), mode);
-  const std::optional<Stamp> config_stamp = StampOf(model.ConfigPath(), mode);
-  const std::optional<Stamp> labels_stamp = StampOf(model.LabelsPath(), mode);
+  const std::optional<FileStamp> yaml_stamp = ReadFileStamp(model.YamlPath());
+  const std::optional<FileStamp> config_stamp =
+      ReadFileStamp(model.ConfigPath());
+  const std::optional<FileStamp> labels_stamp =
+      ReadFileStamp(model.LabelsPath());
   const absl::StatusOr<Settings> settings = ReadSettings(model);
   if (!settings.ok()) return fail(settings.status());
   absl::StatusOr<std::vector<int64_t>> found = FindVersions(model);
@@ -275,7 +261,7 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
 
   for (int64_t version : *wanted) {
     const std::string path = model.ProgramPath(version);
-    const std::array stamps{StampOf(path, mode), yaml_stamp, config_stamp,
+    const std::array stamps{ReadFileStamp(path), yaml_stamp, config_stamp,
                             labels_stamp};
     const auto last = known.find({path, version});
     if (last != known.end() && last->second.stamps == stamps &&

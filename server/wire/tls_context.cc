@@ -2,9 +2,9 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -116,23 +116,8 @@ absl::StatusOr<std::unique_ptr<TlsContext>> TlsContext::Open(
     TlsOptions options, MetricRegistry& metrics, Clock& clock) {
   std::unique_ptr<TlsContext> tls(
       new TlsContext(std::move(options), metrics, clock));
-  tls->stamp_ = tls->ReadStamp();
   RETURN_IF_ERROR(tls->Load());
   return tls;
-}
-
-// Links are followed: where secrets are mounted, what is exchanged is a link.
-TlsContext::Stamp TlsContext::ReadStamp() const {
-  Stamp stamp;
-  for (const std::string* path :
-       {&options_.certificate, &options_.key, &options_.client_ca}) {
-    struct stat info = {};
-    if (path->empty() || stat(path->c_str(), &info) != 0) continue;
-    stamp.insert(stamp.end(),
-                 {info.st_mtim.tv_sec, info.st_mtim.tv_nsec,
-                  static_cast<int64_t>(info.st_ino), info.st_size});
-  }
-  return stamp;
 }
 
 int TlsContext::Verify(int ok, X509_STORE_CTX* chain) {
@@ -175,27 +160,18 @@ absl::Status TlsContext::Load() {
   return absl::OkStatus();
 }
 
-void TlsContext::CountReload(const char* outcome) {
-  metrics_.Counter(metric::kTlsReloads, {{"outcome", outcome}}).Add();
-}
-
-// What is wrong is tried again each time: it may have been half written.
 void TlsContext::Look() {
-  Stamp stamp = ReadStamp();
-  if (stamp == stamp_ && complaint_.empty()) return;
-  const bool changed = stamp != stamp_;
-  stamp_ = std::move(stamp);
-  const absl::Status loaded = Load();
-  if (loaded.ok()) {
-    complaint_.clear();
-    CountReload("ok");
-    return;
+  const std::optional<absl::Status> loaded =
+      files_.Look([this] { return Load(); });
+  if (!loaded.has_value()) return;
+  metrics_
+      .Counter(metric::kTlsReloads,
+               {{"outcome", loaded->ok() ? "ok" : "failed"}})
+      .Add();
+  if (!loaded->ok()) {
+    log::Error("TLS: the certificate of before stays in use: {}",
+               std::string(loaded->message()));
   }
-  const std::string text(loaded.message());
-  if (!changed && text == complaint_) return;
-  complaint_ = text;
-  CountReload("failed");
-  log::Error("TLS: the certificate of before stays in use: {}", text);
 }
 
 SSL* TlsContext::NewConnection(TlsProtocol protocol) {

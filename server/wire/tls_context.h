@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/reloaded_files.h"
 #include "metrics/metrics.h"
 #include "wire/tls_failure.h"
 
@@ -69,23 +70,19 @@ class TlsContext {
                  const std::string& detail);
 
  private:
-  // What tells one state of a file from the next.
-  using Stamp = std::vector<int64_t>;
-
   TlsContext(TlsOptions options, MetricRegistry& metrics, Clock& clock)
-      : options_(std::move(options)), metrics_(metrics), clock_(clock) {}
+      : options_(std::move(options)),
+        metrics_(metrics),
+        clock_(clock),
+        files_({options_.certificate, options_.key, options_.client_ca}) {}
 
   static int Verify(int ok, x509_store_ctx_st* chain);
-  Stamp ReadStamp() const;
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mu_);
-  void CountReload(const char* outcome);
 
   const TlsOptions options_;
   MetricRegistry& metrics_;
   Clock& clock_;
-  // Of Look.
-  Stamp stamp_;
-  std::string complaint_;
+  ReloadedFiles files_;  // of Look
   // By reason: until when nothing is said.
   std::array<std::atomic<int64_t>, 16> quiet_until_ = {};
 
