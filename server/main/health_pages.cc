@@ -7,8 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/absl_view.h"
-#include "base/file_descriptor.h"
-#include "rpc/health_client.h"
+#include "main/service_manager.h"
 
 namespace stoker {
 namespace {
@@ -45,10 +44,8 @@ void HealthPages::Stop() {
 Page HealthPages::Ask(const std::string& service) {
   const absl::MutexLock lock(&mutex_);
   if (server_ == nullptr) return Says(service == "liveness", instead_);
-  absl::StatusOr<FileDescriptor> connection = server_->Connect();
   const absl::StatusOr<bool> serves =
-      connection.ok() ? AskHealth(*std::move(connection), service, kPatience)
-                      : connection.status();
+      AskOwnHealth(*server_, service, kPatience);
   if (!serves.ok()) return Says(false, std::string(serves.status().message()));
   return Says(*serves, *serves ? "serving" : "not serving");
 }

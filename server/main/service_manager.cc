@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/log.h"
+#include "base/status_macros.h"
 #include "models/model_manager.h"
 #include "rpc/health_client.h"
 #include "rpc/rpc_server.h"
@@ -80,13 +81,16 @@ void ServiceManager::TellStatus(const std::string& status) {
   Tell(absl::StrCat("STATUS=", status));
 }
 
+absl::StatusOr<bool> AskOwnHealth(RpcServer& server, const std::string& service,
+                                  absl::Duration timeout) {
+  ASSIGN_OR_RETURN(FileDescriptor connection, server.Connect());
+  return AskHealth(std::move(connection), service, timeout);
+}
+
 void Watchdog::Look(MonotonicTime now) {
   if (!services_.watchdog().has_value() || now < next_) return;
-  absl::StatusOr<FileDescriptor> connection = server_.Connect();
   const absl::StatusOr<bool> lives =
-      connection.ok() ? AskHealth(*std::move(connection), "liveness",
-                                  *services_.watchdog() / 4)
-                      : connection.status();
+      AskOwnHealth(server_, "liveness", *services_.watchdog() / 4);
   if (lives.ok() && *lives) {
     services_.Tell("WATCHDOG=1");
     next_ = now + *services_.watchdog() / 3;

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/file_descriptor.h"
 #include "base/monotonic_time.h"
@@ -39,14 +40,19 @@ class ServiceManager {
   std::string status_;
 };
 
+// What the server's own health service says of `service`, asked from within:
+// from outside it might want a certificate. Errors as AskHealth has them.
+// Thread-safe; not after the server's Shutdown.
+absl::StatusOr<bool> AskOwnHealth(RpcServer& server, const std::string& service,
+                                  absl::Duration timeout);
+
 // Tells the service manager that the process lives when the server answers
 // itself: a process whose threads are stuck doesn't.
 //
 // Not thread-safe.
 class Watchdog {
  public:
-  // Both outlive this. The server is asked from within: from outside it might
-  // want a certificate.
+  // Both outlive this.
   Watchdog(ServiceManager& services, RpcServer& server)
       : services_(services), server_(server) {}
 
