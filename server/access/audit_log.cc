@@ -10,17 +10,12 @@
 namespace stoker {
 namespace {
 
-// Clients chose the object's name.
 std::string Shown(const AuditLog::Entry& entry) {
-  constexpr size_t kMaxShown = 128;
   std::string text =
       absl::StrCat("caller=", Absl(entry.caller), " peer=", Absl(entry.peer),
                    " method=", Absl(entry.method.name()));
   if (entry.object.empty()) return text;
-  const bool cut = entry.object.size() > kMaxShown;
-  absl::StrAppend(&text, " object='",
-                  absl::CHexEscape(Absl(entry.object.substr(0, kMaxShown))),
-                  cut ? "..." : "", "'");
+  absl::StrAppend(&text, " object='", ShownName(entry.object), "'");
   return text;
 }
 
@@ -30,6 +25,12 @@ std::string LeftOut(int lines) {
 }
 
 }  // namespace
+
+std::string ShownName(std::string_view name) {
+  constexpr size_t kMaxShown = 128;
+  return absl::StrCat(absl::CHexEscape(Absl(name.substr(0, kMaxShown))),
+                      name.size() > kMaxShown ? "..." : "");
+}
 
 std::optional<int> AuditLog::Admit(Standing standing) {
   const MonotonicTime now = clock_.Now();

@@ -20,6 +20,10 @@
 
 namespace stoker {
 
+// A name that a client chose, as it may stand in a line: escaped, and cut after
+// 128 bytes.
+std::string ShownName(std::string_view name);
+
 class AuditLog {
  public:
   // Of bounded lines.

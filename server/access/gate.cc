@@ -1,7 +1,6 @@
 #include "access/gate.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/constant_time.h"
@@ -28,18 +27,12 @@ std::optional<std::string_view> TokenOf(std::string_view authorization) {
   return token;
 }
 
-std::string Shown(std::string_view model) {
-  constexpr size_t kMaxShown = 128;
-  return absl::StrCat(absl::CHexEscape(Absl(model.substr(0, kMaxShown))),
-                      model.size() > kMaxShown ? "..." : "");
-}
-
 // "may not call ModelInfer (group infer) on model 'minilm'"
 std::string MayNot(const Method& method, const Target& target) {
   std::string text = absl::StrCat("may not call ", Absl(method.name()),
                                   " (group ", NameOf(method.group), ")");
   if (target.models == Target::Models::kOne) {
-    absl::StrAppend(&text, " on model '", Shown(target.model), "'");
+    absl::StrAppend(&text, " on model '", ShownName(target.model), "'");
   } else if (target.models == Target::Models::kAll) {
     absl::StrAppend(&text, " on all models");
   }
