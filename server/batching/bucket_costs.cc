@@ -66,6 +66,8 @@ void BucketCosts::Record(int bucket, absl::Duration run, MonotonicTime now) {
   cost.last = now;
   forget_at_ = std::min(forget_at_, now + kForget);
   cost.seconds = Quantile(cost, 0.5);
+  if (cost.count == 1)
+    cost.seconds = std::min(cost.seconds, LeastOfLarger(cost));
   Publish(cost);
 }
 

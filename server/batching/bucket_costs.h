@@ -8,7 +8,9 @@
 // is not chosen, and would never be found to be cheap again. One that hasn't
 // run for kForget counts as quick as its quickest runs were, and as no dearer
 // than a larger one ("optimism in the face of uncertainty": Lai and Robbins,
-// 1985), so that it is tried; the next two runs that are slow correct that.
+// 1985), so that it is tried; the next two runs that are slow correct that. Nor
+// is a bucket dearer than a larger one by its first run alone, which finds
+// caches and allocators cold.
 //
 // Thread-safe. `now`: of the batcher's clock.
 #pragma once

@@ -41,6 +41,23 @@ TEST_F(BucketCostsTest, OneThatNeverRanIsNoDearerThanASmallerOne) {
   EXPECT_DOUBLE_EQ(estimates[0], 0.002);  // an eighth of the elements
 }
 
+// One row was served in the bucket of eight for ten seconds, because its own
+// had been slow once: eager, which had never run before.
+TEST_F(BucketCostsTest, AFirstRunDoesNotMakeItDearerThanALargerOne) {
+  costs_.Reset(1, absl::Microseconds(770), clock_.Now());
+  Record(0, absl::Milliseconds(20));
+  EXPECT_DOUBLE_EQ(Estimate(0), 770e-6);
+  Record(0, absl::Microseconds(560));
+  EXPECT_DOUBLE_EQ(Estimate(0), 560e-6);
+}
+
+TEST_F(BucketCostsTest, ItsSecondRunMay) {
+  costs_.Reset(1, absl::Milliseconds(2), clock_.Now());
+  Record(0, absl::Milliseconds(20));
+  Record(0, absl::Milliseconds(10));
+  EXPECT_DOUBLE_EQ(Estimate(0), 0.01);
+}
+
 TEST_F(BucketCostsTest, FollowsTheRuns) {
   Record(0, absl::Milliseconds(10), 8);
   Record(0, absl::Milliseconds(14), 5);
