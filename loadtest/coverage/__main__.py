@@ -1,6 +1,6 @@
 """Takes 163 programs through export, eager serving, compilation and timing, and says what became of each.
 
-    python -m loadtest.coverage [NAME ...] [--sample N --seed S] [--no-compile] [--folder FOLDER] [--again]
+    python -m loadtest.coverage [NAME ...] [--sample N --seed S] [--no-compile] [--jobs N] [--folder FOLDER] [--again]
                                 [--output FILE]
 
 Each result is kept in FOLDER, as long as the program's definition and the daemon's build stay the same: a run that
@@ -17,7 +17,9 @@ import json
 import random
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import date
 from pathlib import Path
 
@@ -81,6 +83,19 @@ def serve_eager(programs: Sequence[Program], folder: Path, python: Path) -> list
     return results
 
 
+def compile_ahead(programs: Sequence[Program], folder: Path, python: Path, jobs: int) -> None:
+    """Fills the kernel cache, `jobs` programs at a time."""
+
+    def one(program: Program) -> str:
+        start = time.monotonic()
+        why = stages.compile_ahead(program, folder / program.name, folder / "kernels", python)
+        return f"{program.name}: {shortened(why) or 'compiled'}, {time.monotonic() - start:.0f} s"
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for place, done in enumerate(as_completed([pool.submit(one, program) for program in programs]), 1):
+            print(f"compiling ahead {place}/{len(programs)}  {done.result()}", file=sys.stderr, flush=True)
+
+
 def say(place: int, of: int, result: Result, how: str) -> None:
     ratio = f"  {result.ratio:.2f} ×" if result.ratio else ""
     why = f"  {shortened(result.reason)}" if result.reason else ""
@@ -128,6 +143,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
                         help="programs, results, logs and the kernel cache; kept")  # fmt: skip
     parser.add_argument("--no-compile", action="store_true",
                         help="export and eager serving alone: half an hour for all, on any machine")  # fmt: skip
+    parser.add_argument("--jobs", type=int, default=1, metavar="N",
+                        help="compile so many programs at a time, all before the first figure is taken")  # fmt: skip
     parser.add_argument("--again", action="store_true", help="don't take results of earlier runs")
     parser.add_argument("--output", type=Path, help="JSON file for the figures; the page lies beside it")
     parser.add_argument("--list", action="store_true", help="name the programs and exit")
@@ -166,6 +183,10 @@ def main() -> int:
         results = serve_eager(programs, arguments.folder, environment.python)
         print(render(results))
         return 0 if Summary.of(results).serve == len(results) else 1
+    if arguments.jobs > 1:
+        build = build_of_daemon()
+        needed = [one for one in programs if arguments.again or kept(one, arguments.folder, build) is None]
+        compile_ahead(needed, arguments.folder, environment.python, arguments.jobs)
     results = run(programs, arguments.folder, environment.python, arguments.again)
     print(render(results))
     output = arguments.output

@@ -278,9 +278,7 @@ def grown(before: Mapping[str, float], after: Mapping[str, float]) -> str:
     return "+".join(tier for tier, count in after.items() if count > before.get(tier, 0)) or "none"
 
 
-def run(
-    program: Program, folder: Path, cache: Path, python: Path, build: str, compiled: bool = True
-) -> Result:
+def run(program: Program, folder: Path, cache: Path, python: Path, build: str, compiled: bool = True) -> Result:
     """All stages, or those before `compile`. `folder` is the program's own, `cache` every program's, `python` the one
     that exports."""
     start = time.monotonic()
@@ -302,3 +300,16 @@ def run(
         result.outcome, result.reason = "crashed", " / ".join(str(error).splitlines())[:1000]
     result.seconds = round(time.monotonic() - start, 1)
     return result
+
+
+def compile_ahead(program: Program, folder: Path, cache: Path, python: Path) -> str:
+    """Leaves in `cache` what `run` would compile, and takes no figures, so that several may go on at once: what
+    they decide on a busy machine, `run` decides again. Why it can't, or nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    way = Way(program, folder, cache, python, Result(program.name, program.family, program.definition, ""))
+    try:
+        way.export()
+        way.compile()
+    except (StageError, ServerError, OSError, AssertionError, InferenceServerException) as error:
+        return " / ".join(str(error).splitlines())
+    return ""

@@ -139,7 +139,8 @@ def command(folder: Path) -> list[str]:
         "import sys; from pathlib import Path; from loadtest.coverage import __main__ as m, stages; "
         "stages.SPEED_SECONDS = 0.3; "
         f"programs = [m.PROGRAMS[name] for name in {NAMES}]; "
-        f"results = m.run(programs, Path({str(folder)!r}), Path(sys.executable), False); print(m.render(results))"
+        f"given = (programs, Path({str(folder)!r}), Path(sys.executable)); "
+        "m.compile_ahead(*given, 2); results = m.run(*given, False); print(m.render(results))"
     )
     return [sys.executable, "-c", line]
 
@@ -158,7 +159,9 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     assert not (folder / NAMES[1] / "result.json").exists()
     before = first.read_bytes()
     done = subprocess.run(command(folder), env=environment, capture_output=True, text=True, timeout=240)
-    assert f"1/2  {NAMES[0]}: " in done.stderr and ", kept" in done.stderr.splitlines()[0], done.stderr
+    ahead, results_said = done.stderr.splitlines()[:2], done.stderr.splitlines()[2:]
+    assert all(line.startswith("compiling ahead ") and ": compiled, " in line for line in ahead), done.stderr
+    assert f"1/2  {NAMES[0]}: " in results_said[0] and ", kept" in results_said[0], done.stderr
     assert first.read_bytes() == before
     results = [Result.from_json(json.loads((folder / name / "result.json").read_text())) for name in NAMES]
     assert [(each.name, each.outcome in OUTCOMES) for each in results] == [(name, True) for name in NAMES]
