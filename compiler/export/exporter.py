@@ -10,9 +10,11 @@ a starter models/NAME/model.yaml unless there is one. SOURCE is one of
                             dynamic_shapes) as torch.export.export takes them
     transformers:FOLDER     a local folder of a transformers or sentence-transformers model: texts, images, sound,
                             one half of an encoder-decoder or of a model of texts and images (--task)
+    diffusers:FOLDER        a local folder of a UNet, or of an autoencoder (--task vae-encoder, vae-decoder)
     torchvision:NAME        such as torchvision:resnet18, or a detector, of one image at a time; random weights unless
                             --weights is given
     timm:NAME               such as timm:vit_tiny_patch16_224; likewise
+    torchaudio:NAME         such as torchaudio:wav2vec2_base; likewise
 
 What torch.export can't take is refused with the reason and the line of the model that is the
 cause; nothing is written then, and the exit status is 1.
@@ -38,7 +40,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 from torch.export.graph_signature import ConstantArgument
 
-from compiler.export import transformers_folder
+from compiler.export import diffusers_folder, transformers_folder
 from compiler.export.refusal import (
     ExportRefused,
     explain,
@@ -56,6 +58,7 @@ DTYPES = {
     torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
+FOLDERS = ("transformers", "diffusers")  # kinds of sources
 # How far an output may be from eager's: rounding differs where export rewrites an operator.
 TOLERANCES = {torch.float16: (1e-2, 1e-2), torch.bfloat16: (2e-2, 2e-2)}
 DEFAULT_TOLERANCE = (1e-3, 1e-4)
@@ -260,7 +263,7 @@ def describe(
     kind, _, rest = text.partition(":")
     return Description(
         # A folder's place on this machine says nothing to who reads the file elsewhere.
-        source=f"{kind}:{Path(rest).resolve().name}" if kind == "transformers" else text,
+        source=f"{kind}:{Path(rest).resolve().name}" if kind in FOLDERS else text,
         inputs=[names[position] for position, _ in tensors],
         dimensions=list(dimensions.values()),
         ranges=source.ranges,
@@ -362,8 +365,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, help="folder for model.pt2 (models/NAME/1)")
     parser.add_argument("--name", default="", help="NAME in the default of --output")
     parser.add_argument(
-        "--task", choices=transformers_folder.CHOICES, default="auto", help="of a transformers folder"
-    )
+        "--task", choices=(*transformers_folder.CHOICES, *diffusers_folder.HALVES), default="auto",
+        help="of a transformers or diffusers folder",
+    )  # fmt: skip
     parser.add_argument("--weights", type=Path, help="state dict to load, .pt or .safetensors")
     parser.add_argument("--max-batch", type=int, default=64, help="largest batch; 0: no batch dimension (64)")
     parser.add_argument(

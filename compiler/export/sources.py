@@ -10,10 +10,15 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
 from compiler.export.callables import from_callable
+from compiler.export.diffusers_folder import from_diffusers
 from compiler.export.images import Detector, ImageModel, from_timm, from_torchvision
 from compiler.export.refusal import ExportRefused
+from compiler.export.sound import Separator, SpeechModel, from_torchaudio
 from compiler.export.source import ExportSource, Limits
 from compiler.export.transformers_folder import from_transformers
+
+# Around a library's model, whose weights are the library's.
+WRAPPERS = (ImageModel, Detector, SpeechModel, Separator)
 
 
 def resolve(
@@ -35,13 +40,16 @@ def _find(text: str, limits: Limits, weights: Path | None, task: str) -> ExportS
     loaders: dict[str, Callable[[], ExportSource]] = {
         "torchvision": lambda: from_torchvision(rest, limits),
         "timm": lambda: from_timm(rest, limits),
+        "torchaudio": lambda: from_torchaudio(rest, limits),
     }
+    folders = {"transformers": from_transformers, "diffusers": from_diffusers}
     if not rest:
-        raise ExportRefused("expected module:function, transformers:FOLDER, torchvision:NAME or timm:NAME")
-    if kind == "transformers":
+        kinds = [*(f"{name}:FOLDER" for name in folders), *(f"{name}:NAME" for name in loaders)]
+        raise ExportRefused(f"expected module:function, {', '.join(kinds[:-1])} or {kinds[-1]}")
+    if kind in folders:
         if weights:
-            raise ExportRefused("--weights: a transformers folder holds its weights")
-        return from_transformers(Path(rest), limits, task)
+            raise ExportRefused(f"--weights: a {kind} folder holds its weights")
+        return folders[kind](Path(rest), limits, task)
     source = loaders[kind]() if kind in loaders else from_callable(kind, rest, limits)
     if weights:
         _load_weights(source.module, weights)
@@ -62,7 +70,7 @@ def _load_weights(module: nn.Module, path: Path) -> None:
         raise ExportRefused(f"{path}: not a state dict: {reason}") from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise ExportRefused(f"{path}: expected a state dict, names and tensors")
-    target = module.model if isinstance(module, (ImageModel, Detector)) else module
+    target = module.model if isinstance(module, WRAPPERS) else module
     try:
         target.load_state_dict(state)
     except RuntimeError as error:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.export import Dim
 
 from compiler.export.refusal import ExportRefused
+from compiler.export.sound import wave_source
 from compiler.export.source import ExportSource, Limits, batch_dimension, tensors
-
-WAVE_SECONDS = 30
-SAMPLES_PER_SECOND = 16000  # of every wav2vec2-like model
 
 
 class ImageInput(nn.Module):
@@ -90,24 +86,9 @@ def audio_source(folder: Path, config: Any, model: nn.Module, takes: str, limits
             raise ExportRefused(f"{config.model_type}: config.json doesn't say how large its spectrograms are")
         return _rows(folder, SpectrogramInput(model), (bins, 2 * positions), limits)
     if getattr(config, "conv_stride", None):
-        return _wave_source(folder, config, WaveInput(model), limits)
+        kernels, strides = list(config.conv_kernel), list(config.conv_stride)
+        return wave_source(folder.resolve().name, WaveInput(model), kernels, strides, limits)
     return _rows(folder, WaveInput(model), (config.max_length, config.num_mel_bins), limits)
-
-
-def _wave_source(folder: Path, config: Any, module: nn.Module, limits: Limits) -> ExportSource:
-    """Samples that the convolutions at the model's beginning divide without a rest: torch can say no other lengths."""
-    step = math.prod(config.conv_stride)
-    most = (limits.length or WAVE_SECONDS * SAMPLES_PER_SECOND) // step
-    reach = 1
-    for kernel, stride in zip(reversed(config.conv_kernel), reversed(config.conv_stride), strict=True):
-        reach = (reach - 1) * stride + kernel
-    least = math.ceil((reach + 2 * step) / step)  # three steps come out, so that no size is 1
-    if most <= least:
-        raise ExportRefused(f"--max-length {limits.length}: the model takes at least {least * step} samples")
-    batch, steps = batch_dimension(limits), step * Dim("steps", min=least, max=most)
-    example = torch.randn(2 if batch else 1, step * min(most, 4 * least))
-    shape = {0: batch, 1: steps} if batch else {1: steps}
-    return ExportSource(folder.resolve().name, module, (example,), dynamic_shapes=(shape,))
 
 
 def _rows(folder: Path, module: nn.Module, size: tuple[int, ...], limits: Limits) -> ExportSource:
