@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from loadtest.coverage.memory_limit import MemoryLimit
 from loadtest.coverage.outcome import Result, Speed
 from loadtest.coverage.program import Program, Sizes, size_name
 from loadtest.servers.process import ServerError, ServerProcess
-from loadtest.servers.stokerd import REPOSITORY, Daemon
+from loadtest.servers.stokerd import REPOSITORY, Daemon, warm_up
 from loadtest.suite.measure import Bucket, Side, alternate
 
 EXPORT_SECONDS = 300
@@ -118,12 +119,15 @@ class Way:
             for sizes in self._program.sizes:
                 self._check(daemon, sizes, EAGER_TOLERANCE, "eager")
 
+    def forms(self) -> tuple[tuple[str, object], ...]:
+        """What is compiled, one after the other until all sizes are served by it, as model.yaml says it."""
+        return COMPILE_FORMS if self._program.dynamic else COMPILE_FORMS[1:]
+
     def compile(self) -> str:
         """The name of the forms that serve, as far as any does: code for any size, or for each where that isn't
         possible."""
-        forms = COMPILE_FORMS if self._program.dynamic else COMPILE_FORMS[1:]
         stays: dict[str, str] = {}
-        for name, compiled in forms:
+        for name, compiled in self.forms():
             result = self._result
             result.stays, result.forms, result.difference = {}, name, None
             tiers = self._compile(name, compiled)
@@ -203,12 +207,16 @@ class Way:
     def _repository(self, name: str, compiled: object) -> Path:
         """A model repository with the program alone, by what `compile` says."""
         root = self._folder / "repositories" / name
+        self.put(root, compiled)
+        return root
+
+    def put(self, root: Path, compiled: object) -> None:
+        """Into a model repository, with what `compile` says."""
         program = root / self._program.name / "1/model.pt2"
         program.parent.mkdir(parents=True, exist_ok=True)
         program.unlink(missing_ok=True)
         os.link(self._folder / f"models/{self._program.name}/1/model.pt2", program)
         (root / self._program.name / "model.yaml").write_text(self._program.model_yaml(compiled))
-        return root
 
     def _wait_served(self, daemon: Daemon, seconds: float, memory: MemoryLimit) -> None:
         def refused() -> re.Match[str] | None:
@@ -302,14 +310,19 @@ def run(program: Program, folder: Path, cache: Path, python: Path, build: str, c
     return result
 
 
-def compile_ahead(program: Program, folder: Path, cache: Path, python: Path) -> str:
-    """Leaves in `cache` what `run` would compile, and takes no figures, so that several may go on at once: what
-    they decide on a busy machine, `run` decides again. Why it can't, or nothing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    way = Way(program, folder, cache, python, Result(program.name, program.family, program.definition, ""))
-    try:
-        way.export()
-        way.compile()
-    except (StageError, ServerError, OSError, AssertionError, InferenceServerException) as error:
-        return " / ".join(str(error).splitlines())
-    return ""
+def compile_ahead(programs: Sequence[tuple[Program, Path]], folder: Path, cache: Path, python: Path, jobs: int) -> None:
+    """Leaves in `cache` what `run` would compile first of these programs, each with its own folder, `jobs` compiles at
+    a time. Takes no figures, judges nothing, and leaves out what `run` will find not to work."""
+    models = folder / "models"
+    shutil.rmtree(models, ignore_errors=True)
+    for program, own in programs:
+        own.mkdir(parents=True, exist_ok=True)
+        way = Way(program, own, cache, python, Result(program.name, program.family, program.definition, ""))
+        try:
+            way.export()
+        except (StageError, ServerError, OSError):
+            continue
+        way.put(models, way.forms()[0][1])
+    warm_up(models, cache, "--no-promotion-checks", f"--compile-jobs={jobs}",
+            f"--compile-timeout-seconds={COMPILE_SECONDS}", f"--compile-memory-mb={MEMORY_MB}",
+            seconds=COMPILE_SECONDS * len(programs))  # fmt: skip

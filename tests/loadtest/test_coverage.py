@@ -159,8 +159,8 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
     assert not (folder / NAMES[1] / "result.json").exists()
     before = first.read_bytes()
     done = subprocess.run(command(folder), env=environment, capture_output=True, text=True, timeout=240)
-    ahead, results_said = done.stderr.splitlines()[:2], done.stderr.splitlines()[2:]
-    assert all(line.startswith("compiling ahead ") and ": compiled, " in line for line in ahead), done.stderr
+    ahead, *results_said = done.stderr.splitlines()
+    assert ahead.startswith("compiled ahead 2/2 ") and ahead.endswith(", ".join(NAMES)), done.stderr
     assert f"1/2  {NAMES[0]}: " in results_said[0] and ", kept" in results_said[0], done.stderr
     assert first.read_bytes() == before
     results = [Result.from_json(json.loads((folder / name / "result.json").read_text())) for name in NAMES]
