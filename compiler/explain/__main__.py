@@ -24,6 +24,7 @@ from compiler.job.job import Job
 from compiler.job.protocol import send
 from compiler.job.work_folder import claimed, temporary_files_in
 from compiler.program.archive import ArchiveError
+from compiler.program.operators import LibraryError
 
 
 def _arguments() -> argparse.Namespace:
@@ -33,6 +34,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sizes", type=json.loads, default={}, help="JSON: sizes by the program's symbols")
     parser.add_argument("--ranges", type=json.loads, default=[], help="JSON: [low, high] or null per input")
     parser.add_argument("--factors", type=json.loads, default={}, help="JSON: factors of the artifact's key")
+    parser.add_argument("--operators", type=json.loads, default={},
+                        help="JSON: libraries of operators that the program calls, paths by names")  # fmt: skip
     parser.add_argument("--passes", type=Path, help="the operator's passes")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--march", default=march)
@@ -72,7 +75,7 @@ def main() -> int:
             id=0, key="", factors=given.factors, model=given.model, bucket=given.bucket,
             program=given.program, sizes=given.sizes, march=given.march,
             simdlen=given.simdlen, stage=given.scratch, scratch=given.scratch, timeout_seconds=0,
-            memory_bytes=0, passes=given.passes,
+            memory_bytes=0, passes=given.passes, operators=given.operators,
         )  # fmt: skip
         with _work_folder(given.scratch) as work:
             report = explain(
@@ -80,7 +83,7 @@ def main() -> int:
             )
         if given.html is not None:
             given.html.write_text(page(report), encoding="utf-8")
-    except (ArchiveError, ValueError, OSError) as error:
+    except (ArchiveError, LibraryError, ValueError, OSError) as error:
         tell({"event": "failed", "id": 0, "kind": "error", "message": str(error)})
         return 1
     tell({"event": "done", "id": 0, "report": report})

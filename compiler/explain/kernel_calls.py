@@ -76,7 +76,8 @@ def marked() -> Iterator[list[Call]]:
     def noting_extern(self: Any, scheduler_node: Any) -> None:
         node = scheduler_node.node
         # Its origins hold those of its operands too, which kernels of their own compute.
-        note(FALLBACK if "Fallback" in type(node).__name__ else LIBRARY, [node.fx_node])
+        of = [] if node.fx_node is None else [node.fx_node]  # none: an assertion about sizes
+        note(FALLBACK if "Fallback" in type(node).__name__ else LIBRARY, of)
         call_extern(self, scheduler_node)
 
     def compile_marked(cls: type, graph: Any, wrapper_code: str, *rest: Any, **options: Any) -> Any:

@@ -8,6 +8,8 @@ by turns, then both under torch.profiler.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,8 +23,8 @@ from compiler.guards.refused import Refused
 from compiler.job import toolchain
 from compiler.job.job import Built, Job, Phases, build, specialise_for
 from compiler.job.limits import causes
-from compiler.program import origins
-from compiler.program.archive import load_program
+from compiler.program import operators, origins
+from compiler.program.archive import MissingOperator, load_program
 from compiler.specialise.bucket_graph import Specialised
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 # The same that the daemon packs weights for (server/runner/weight_store.cc).
 PACKED_ROWS = 64
+# What registers the operators of compiler/program/operators.py's OWN.
+ORIGINALS = ("torchvision", "transformers.integrations.moe")
 
 
 def explain(
@@ -52,7 +56,7 @@ def explain(
     toolchain.select_target(job.march, job.simdlen, job.scratch)
     phases.enter("load")
     notes: list[Any] = []
-    program = load_program(job.program, notes)
+    program = _read(job, notes)
     subject = Subject(program, [origins.read(note) for note in notes])
     result: Report = {
         "model": job.model,
@@ -89,20 +93,35 @@ def explain(
     return result
 
 
+def _read(job: Job, notes: list[Any]) -> ExportedProgram:
+    """The program, with the operators that it calls where they can be run, too. Raises LibraryError."""
+    operators.load(job.libraries())
+    try:
+        return load_program(job.program, notes)
+    except MissingOperator:
+        notes.clear()
+    # Those that the server has of its own are run by the libraries that they are from, where those are here.
+    for original in ORIGINALS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(original)
+    operators.declare()
+    return load_program(job.program, notes)
+
+
 def describe_graph(subject: Subject) -> Report:
     """How large the program is, and of which operators it consists."""
     import torch
 
     program = subject.program
     nodes = [node for graph in origins.graphs(program.graph_module) for node in graph.nodes]
-    operators = Counter(str(n.target) for n in nodes if is_operator(n))
+    called = Counter(str(n.target) for n in nodes if is_operator(n))
     tensors = [t for t in [*program.state_dict.values(), *program.constants.values()] if torch.is_tensor(t)]
     storages = {t.untyped_storage().data_ptr(): t.numel() * t.element_size() for t in tensors}
     lines = sum(1 for note in subject.notes if note.file)
     return {
         "nodes": len(nodes),
-        "operators": operators.total(),
-        "by_operator": [{"operator": name, "count": count} for name, count in operators.most_common()],
+        "operators": called.total(),
+        "by_operator": [{"operator": name, "count": count} for name, count in called.most_common()],
         "operators_with_a_line": lines,
         "inputs": len(program.graph_signature.user_inputs),
         "outputs": len(program.graph_signature.user_outputs),
@@ -195,7 +214,7 @@ def _open(program: ExportedProgram, specialised: Specialised, built: Built) -> R
     runner.update_constant_buffer(bound, False, False, True)
 
     def run(inputs: list[torch.Tensor]) -> Any:
-        assert bound  # the runner itself keeps no weight alive
+        assert bound is not None  # there may be none, and the runner itself keeps none alive
         return runner.run(inputs)
 
     return run

@@ -103,6 +103,7 @@ Subprocess::Options Command(const PlanCommands& with,
       absl::StrCat("--sizes=", JsonText(request.sizes)),
       absl::StrCat("--ranges=", JsonText(ranges)),
       absl::StrCat("--factors=", JsonText(request.factors)),
+      absl::StrCat("--operators=", JsonText(request.operator_libraries)),
       absl::StrCat(
           "--threads=",
           ComputeThreads(*bucket.spec, InstanceCpus(*bucket.spec), with.cores)),

@@ -69,6 +69,15 @@ def test_why_a_model_can_not_be_compiled(repository: Repository, kept: Path) -> 
     assert re.search(r"^eager: .* a run$", done.stdout, re.MULTILINE)
 
 
+def test_operators_that_the_server_has_of_its_own(repository: Repository, kept: Path) -> None:
+    """Which the compiler only knows of: here torchvision runs them."""
+    done = explain(kept / "kernels", repository("detector"), "detector", "--json")
+    report = json.loads(done.stdout)
+    assert report["not_compiled"] is None and report["not_run"] is None
+    called = {operator for kernel in report["kernels"] for operator in kernel["operators"]}
+    assert {"torchvision.nms.default", "torchvision.roi_align.default", "torchvision.deform_conv2d.default"} <= called
+
+
 def test_mistakes_are_one_line(repository: Repository, kept: Path) -> None:
     arguments = ("--cache", kept / "kernels", "explain-graph", f"--model-repository={repository('mlp')}")
     assert "has no model 'other'" in ctl(*arguments, "other", code=4)

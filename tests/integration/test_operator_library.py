@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from tests.integration.clients import check_mlp
-from tests.integration.daemon import REPO, STOKERD, Daemon, ctl
+from tests.integration.daemon import REPO, STOKERCTL, STOKERD, Daemon, ctl
 from tests.integration.test_bad_models import index
 from tests.integration.wire import raw_request, read, refusal, stub
 
@@ -157,6 +157,20 @@ def deepest(value: float) -> float:
     for _ in range(12):
         x = torch.sigmoid(x * 1.5) * x + 0.1 * x
     return float(x)
+
+
+def test_its_calls_are_explained(models: Path, library: Path, fresh_cache: Path) -> None:
+    """Where the time goes in a graph that calls it: compiled and eager both run it."""
+    done = subprocess.run(
+        [STOKERCTL, f"--cache={fresh_cache}", "explain-graph", "squashed", f"--model-repository={models}",
+         f"--operator-library=mine={library}", f"--compiler-python={sys.executable}", "--json"],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["not_compiled"], report["not_run"]) == (0, None, None), done.stderr
+    left = [kernel for kernel in report["kernels"] if kernel["kind"] == "fallback"]
+    assert [kernel["operators"] for kernel in left] == [["mine.squash.default"]]
+    assert left[0]["total_us"] > 0 and report["times"]["eager_ms"] > 0
 
 
 def test_an_operator_that_ends_the_process_ends_a_childs(
