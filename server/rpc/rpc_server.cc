@@ -14,6 +14,7 @@
 #include "rpc/health_service.h"
 #include "rpc/http_service.h"
 #include "rpc/inference_service.h"
+#include "rpc/log_settings_service.h"
 #include "rpc/reflection_service.h"
 #include "rpc/shared_memory.h"
 #include "rpc/shared_memory_service.h"
@@ -83,6 +84,7 @@ MethodTable RpcServer::Impl::Methods() {
   MethodTable all;
   inference.AddMethods(all);
   AddSharedMemoryMethods(all, shared_memory.get());
+  AddLogSettings(all);
   health.AddMethods(all);
   AddReflection(all, {kInferenceService, kHealthService}, &admission);
   GuardMethods(all, gate, audit);
