@@ -168,6 +168,8 @@ absl::Status Daemon::OpenOperators() {
 }
 
 absl::Status Daemon::OpenFiles() {
+  ASSIGN_OR_RETURN(telemetry_,
+                   Telemetry::Open(options_.telemetry, metrics_, clock_));
   repository_ = ModelRepository::OpenLater(
       options_.model_repository, options_.model_name, options_.default_device);
   if (options_.repository_wait == absl::ZeroDuration()) {
@@ -291,6 +293,7 @@ absl::Status Daemon::Listen() {
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
   options.tls = tls_.get();
   options.gate = gate_.get();
+  options.telemetry = telemetry_.get();
   options.limits = options_.wire;
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,

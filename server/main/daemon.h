@@ -35,6 +35,7 @@
 #include "runner/toolchain.h"
 #include "status/page_server.h"
 #include "status/status.h"
+#include "telemetry/telemetry.h"
 
 namespace stoker {
 
@@ -91,6 +92,7 @@ class Daemon {
   const Toolchain toolchain_;
   const std::string machine_;
 
+  std::unique_ptr<Telemetry> telemetry_;  // null: nobody wants to know
   std::unique_ptr<ModelRepository> repository_;
   std::unique_ptr<KernelCache> cache_;
   std::unique_ptr<CompileBroker> broker_;

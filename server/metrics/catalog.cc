@@ -18,6 +18,7 @@ constexpr MetricDef kAll[] = {
     kTlsCertificateExpiry,
     kAccessRefused,
     kPolicyReloads,
+    kRequestLogLines,
     kSharedMemoryRegions,
     kSharedMemoryBytes,
     kSharedMemoryCopied,

@@ -41,10 +41,11 @@ struct RpcServer::Impl {
                           ? std::make_unique<SharedMemoryRegions>(
                                 options.max_request_bytes, metrics)
                           : nullptr),
-        inference(options.server_version,
-                  InferCall::Services{models, clock, metrics, completion,
-                                      submitted, admission, reader,
-                                      shared_memory.get(), options.gate}),
+        inference(
+            options.server_version,
+            InferCall::Services{models, clock, metrics, completion, submitted,
+                                admission, reader, shared_memory.get(),
+                                options.gate, options.telemetry}),
         health([this](const std::string& service) { return Serves(service); },
                &admission),
         methods(Methods()),
