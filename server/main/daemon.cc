@@ -223,6 +223,7 @@ void Daemon::OpenModels() {
   if (options_.isolate_unlisted) options.isolated = &isolated_;
   options.reference = &reference_;
   options.refusals = &refusals_;
+  options.telemetry = telemetry_.get();
   options.machine = machine_;
   options.gpus = [this] { return gpus_.Find(); };
   manager_ = std::make_unique<ModelManager>(std::move(options), *repository_,

@@ -19,6 +19,7 @@ constexpr MetricDef kAll[] = {
     kAccessRefused,
     kPolicyReloads,
     kRequestLogLines,
+    kTraceRecords,
     kSharedMemoryRegions,
     kSharedMemoryBytes,
     kSharedMemoryCopied,

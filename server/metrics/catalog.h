@@ -86,6 +86,11 @@ inline constexpr MetricDef kRequestLogLines{
     "Lines that the request log was to have, by outcome: written; or left out: "
     "queue_full (written too slowly), failure_rate (more failed requests than "
     "are logged a second), write_failed."};
+inline constexpr MetricDef kTraceRecords{
+    "stoker_trace_records_total", MetricKind::kCounter, "outcome",
+    "Requests, loads and compiles whose spans were to go to the collector, by "
+    "outcome: sent; or lost: queue_full (it takes them too slowly), failed (it "
+    "is down, or refused them)."};
 inline constexpr MetricDef kFreeCores{
     "stoker_free_cores", MetricKind::kGauge, "",
     "Cores that other processes and the CPU quota leave to this one now; runs "

@@ -37,7 +37,7 @@ void DescribeStatus(const absl::Status& status, RequestRecord& record) {
 }
 
 void DescribeRun(const ModelHandle& handle, const InferResult& result,
-                 RequestRecord& record) {
+                 MonotonicTime arrival, RequestRecord& record) {
   if (result.bucket >= 0) {
     record.bucket = handle.stats().bucket_name(result.bucket);
   }
@@ -47,6 +47,10 @@ void DescribeRun(const ModelHandle& handle, const InferResult& result,
   record.assemble = result.assemble;
   record.run = result.run;
   record.split = result.split;
+  record.dequeued = result.started - arrival;
+  record.begun = result.begun - arrival;
+  record.batch = result.batch;
+  record.thread = result.thread;
 }
 
 }  // namespace stoker

@@ -3,7 +3,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
+#include "base/monotonic_time.h"
 #include "batching/infer_task.h"
 #include "models/model_manager.h"
 #include "rpc/infer_caller.h"
@@ -15,8 +15,8 @@ namespace stoker {
 // wrong with a request may name one, what the server lacks doesn't.
 void DescribeStatus(const absl::Status& status, RequestRecord& record);
 
-// What ran.
+// What ran, of a request that arrived then.
 void DescribeRun(const ModelHandle& handle, const InferResult& result,
-                 RequestRecord& record);
+                 MonotonicTime arrival, RequestRecord& record);
 
 }  // namespace stoker

@@ -22,6 +22,10 @@ namespace {
 // of work.
 constexpr size_t kQuickAnswer = 64 << 10;
 
+const TraceParent* Parent(const InferCaller* caller) {
+  return caller == nullptr ? nullptr : caller->parent();
+}
+
 }  // namespace
 
 std::shared_ptr<InferCall> InferCall::Start(
@@ -278,15 +282,15 @@ RequestRecord InferCall::NewRecord(const absl::Status& status,
 
 void InferCall::Tell(const Answer& answer, const Result& result,
                      const ModelHandle& handle, MonotonicTime now) {
-  const Telemetry::Listeners listeners =
-      services_.telemetry->Choose(!answer.status.ok());
+  const Telemetry::Listeners listeners = services_.telemetry->Choose(
+      !answer.status.ok(), now - arrival_, Parent(caller_));
   if (!listeners.any()) return;
   RequestRecord record = NewRecord(answer.status, now);
   record.model = handle.spec().name;
   record.version = handle.spec().version;
   record.rows = rows_;
   record.bytes_out = answer.message.size();
-  if (result.ok()) DescribeRun(handle, *result, record);
+  if (result.ok()) DescribeRun(handle, *result, arrival_, record);
   services_.telemetry->Tell(listeners, std::move(record));
 }
 
@@ -294,8 +298,8 @@ void InferCall::Refuse(const absl::Status& status) {
   CountRefusal(services_, status);
   if (services_.telemetry != nullptr) {
     const MonotonicTime now = services_.clock.Now();
-    const Telemetry::Listeners listeners =
-        services_.telemetry->Choose(/*failed=*/true);
+    const Telemetry::Listeners listeners = services_.telemetry->Choose(
+        /*failed=*/true, now - arrival_, Parent(caller_));
     if (listeners.any()) {
       RequestRecord record = NewRecord(status, now);
       record.model = ShownName(form_.view().model_name);
@@ -310,8 +314,8 @@ void InferCall::Refused(const Services& services, const absl::Status& status,
                         const InferCaller* caller) {
   CountRefusal(services, status);
   if (services.telemetry == nullptr) return;
-  const Telemetry::Listeners listeners =
-      services.telemetry->Choose(/*failed=*/true);
+  const Telemetry::Listeners listeners = services.telemetry->Choose(
+      /*failed=*/true, absl::ZeroDuration(), Parent(caller));
   if (!listeners.any()) return;
   RequestRecord record;
   if (caller != nullptr) caller->Describe(record);

@@ -10,10 +10,8 @@
 namespace stoker {
 namespace {
 
-// Lines are written together: this long after the first of them, or when there
-// are so many.
+// Lines are written together: this long after the first of them came.
 constexpr absl::Duration kLinger = absl::Milliseconds(100);
-constexpr size_t kSoon = RequestLog::kQueued / 4;
 
 constexpr absl::Duration kLastWords = absl::Seconds(1);
 
@@ -39,14 +37,11 @@ RequestLog::RequestLog(const RequestLogOptions& options, AppendFile file,
       full_(LinesBy(metrics, "queue_full")),
       rate_(LinesBy(metrics, "failure_rate")),
       failed_(LinesBy(metrics, "write_failed")),
+      queue_(kQueued, kLinger, clock),
       file_(std::move(file)),
       writer_("request-log", [this] { WriteLoop(); }) {}
 
-RequestLog::~RequestLog() {
-  absl::MutexLock lock(&mu_);
-  stopping_ = true;
-  give_up_ = clock_.Now() + kLastWords;
-}
+RequestLog::~RequestLog() { queue_.Close(kLastWords); }
 
 bool RequestLog::Wants(bool failed) {
   if (sampler_.Draw()) return true;
@@ -71,48 +66,15 @@ bool RequestLog::MayLogFailure() {
 }
 
 void RequestLog::Put(RequestRecord record) {
-  {
-    absl::MutexLock lock(&mu_);
-    if (queue_.size() < kQueued) {
-      queue_.push_back(std::move(record));
-      return;
-    }
-  }
-  full_.Add();
-}
-
-std::vector<RequestRecord> RequestLog::Take() {
-  std::vector<RequestRecord> taken;
-  taken.reserve(kSoon);
-  absl::MutexLock lock(&mu_);
-  const auto some = [this] {
-    mu_.AssertReaderHeld();
-    return stopping_ || !queue_.empty();
-  };
-  const auto many = [this] {
-    mu_.AssertReaderHeld();
-    return stopping_ || queue_.size() >= kSoon;
-  };
-  clock_.AwaitWithDeadline(&mu_, absl::Condition(&some),
-                           MonotonicTime::InfiniteFuture());
-  clock_.AwaitWithDeadline(&mu_, absl::Condition(&many),
-                           clock_.Now() + kLinger);
-  taken.swap(queue_);
-  return taken;
+  if (!queue_.Put(std::move(record))) full_.Add();
 }
 
 void RequestLog::WriteLoop() {
   for (;;) {
-    const std::vector<RequestRecord> records = Take();
+    const std::vector<RequestRecord> records = queue_.Take();
     if (records.empty()) return;
     Write(records);
   }
-}
-
-bool RequestLog::GivesUp() {
-  const MonotonicTime now = clock_.Now();
-  absl::MutexLock lock(&mu_);
-  return now >= give_up_;
 }
 
 void RequestLog::Write(const std::vector<RequestRecord>& records) {
@@ -124,7 +86,7 @@ void RequestLog::Write(const std::vector<RequestRecord>& records) {
   absl::Status status = file_.FollowName();
   Complain(status);
   if (const absl::Status done =
-          file_.Write(lines_, [this] { return GivesUp(); });
+          file_.Write(lines_, [this] { return queue_.HasEnded(); });
       !done.ok()) {
     failed_.Add(static_cast<double>(records.size()));
     Complain(done);

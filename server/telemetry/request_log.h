@@ -19,6 +19,7 @@
 #include "base/thread.h"
 #include "metrics/metrics.h"
 #include "telemetry/append_file.h"
+#include "telemetry/record_queue.h"
 #include "telemetry/request_line.h"
 #include "telemetry/request_record.h"
 #include "telemetry/sampler.h"
@@ -48,7 +49,7 @@ class RequestLog {
   // Whether there is to be a line of a request that has ended so. Once for
   // each.
   bool Wants(bool failed) ABSL_LOCKS_EXCLUDED(mu_);
-  void Put(RequestRecord record) ABSL_LOCKS_EXCLUDED(mu_);
+  void Put(RequestRecord record);
 
  private:
   RequestLog(const RequestLogOptions& options, AppendFile file,
@@ -56,10 +57,7 @@ class RequestLog {
 
   bool MayLogFailure() ABSL_LOCKS_EXCLUDED(mu_);
   void WriteLoop();
-  // What waits, once there is some for long enough; empty: the end.
-  std::vector<RequestRecord> Take() ABSL_LOCKS_EXCLUDED(mu_);
   void Write(const std::vector<RequestRecord>& records);
-  bool GivesUp() ABSL_LOCKS_EXCLUDED(mu_);
   void Complain(const absl::Status& status);
 
   const RequestLogOptions options_;
@@ -67,10 +65,9 @@ class RequestLog {
   Clock& clock_;
   Counter written_, full_, rate_, failed_;
 
+  RecordQueue<RequestRecord> queue_;
+
   absl::Mutex mu_;
-  std::vector<RequestRecord> queue_ ABSL_GUARDED_BY(mu_);
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  MonotonicTime give_up_ ABSL_GUARDED_BY(mu_) = MonotonicTime::InfiniteFuture();
   MonotonicTime second_end_ ABSL_GUARDED_BY(mu_) =
       MonotonicTime::InfinitePast();
   int failures_ ABSL_GUARDED_BY(mu_) = 0;  // logged in that second

@@ -6,12 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/monotonic_time.h"
+#include "telemetry/trace_context.h"
 
 namespace stoker {
 
@@ -32,13 +33,18 @@ struct RequestRecord {
   int64_t rows = 0;
   int64_t batch_rows = 0;  // of the batch that it ran in
 
+  std::optional<TraceParent> parent;  // of the client's trace
+
   size_t bytes_in = 0;   // of the request's message
   size_t bytes_out = 0;  // of the answer's
 
   absl::Time arrived;
   absl::Duration total;  // arrival to answer
-  // Of what has run; else zero.
-  absl::Duration queue, assemble, run, split;
+  // Of what has run; else zero. `dequeued` and `begun`: after the arrival, when
+  // it left the queue and when the work on its batch began.
+  absl::Duration queue, assemble, run, split, dequeued, begun;
+  uint64_t batch = 0;  // the process's number for it
+  int thread = -1;     // of its device that ran it; -1: one of gRPC's
 
   absl::StatusCode status = absl::StatusCode::kOk;
   // The reason, where it can't hold a value; else empty.

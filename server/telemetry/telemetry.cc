@@ -6,20 +6,40 @@ namespace stoker {
 
 absl::StatusOr<std::unique_ptr<Telemetry>> Telemetry::Open(
     const TelemetryOptions& options, MetricRegistry& metrics, Clock& clock) {
-  if (options.log.path.empty()) return nullptr;
-  ASSIGN_OR_RETURN(std::unique_ptr<RequestLog> log,
-                   RequestLog::Open(options.log, metrics, clock));
-  return std::unique_ptr<Telemetry>(new Telemetry(std::move(log)));
+  std::unique_ptr<RequestLog> log;
+  std::unique_ptr<Tracer> tracer;
+  if (!options.log.path.empty()) {
+    ASSIGN_OR_RETURN(log, RequestLog::Open(options.log, metrics, clock));
+  }
+  if (!options.trace.endpoint.empty()) {
+    ASSIGN_OR_RETURN(tracer, Tracer::Open(options.trace, metrics, clock));
+  }
+  if (log == nullptr && tracer == nullptr) return nullptr;
+  return std::unique_ptr<Telemetry>(
+      new Telemetry(std::move(log), std::move(tracer)));
 }
 
-Telemetry::Listeners Telemetry::Choose(bool failed) {
+Telemetry::Listeners Telemetry::Choose(bool failed, absl::Duration total,
+                                       const TraceParent* parent) {
   Listeners listeners;
   listeners.log = log_ != nullptr && log_->Wants(failed);
+  listeners.tracer = tracer_ != nullptr && tracer_->Wants(total, parent);
   return listeners;
 }
 
 void Telemetry::Tell(Listeners listeners, RequestRecord record) {
-  if (listeners.log) log_->Put(std::move(record));
+  if (listeners.log && listeners.tracer) {
+    log_->Put(record);
+    tracer_->Put(std::move(record));
+  } else if (listeners.log) {
+    log_->Put(std::move(record));
+  } else if (listeners.tracer) {
+    tracer_->Put(std::move(record));
+  }
+}
+
+void Telemetry::Tell(WorkRecord record) {
+  if (tracer_ != nullptr) tracer_->Put(std::move(record));
 }
 
 }  // namespace stoker
