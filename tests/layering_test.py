@@ -105,6 +105,7 @@ WALL_TIME_FILES = {
     "models/work_told.h",  # spans
     "rpc/infer_call.cc",  # "last_inference" of the protocol
     "status/status.cc",
+    "telemetry/timeline_recorder.cc",  # when a recording began
     "wire/http_connection.cc",  # the header Date
     "wire/tls_context.cc",  # validity of certificates
 }

@@ -281,8 +281,11 @@ Pages Daemon::MakePages() {
 absl::Status Daemon::Listen() {
   status_reader_ = std::make_unique<StatusReader>(
       *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
+  LatePages late_pages;
+  profile_.AddTo(late_pages, *telemetry_);
   ASSIGN_OR_RETURN(
       pages_, PageServer::Start(options_.metrics_listen, MakePages(),
+                                std::move(late_pages),
                                 options_.metrics_tls ? tls_.get() : nullptr,
                                 gate_.get(), clock_));
   const int cores = UsableCores();
@@ -374,6 +377,7 @@ void Daemon::Drain(int signal) {
   // Running calls are answered by the batchers, so the models go after the
   // wire.
   health_.Stop();
+  profile_.Stop();
   rpc_->Shutdown(deadline);
   if (gpus_.lost()) {
     // Every call is answered. What is left would free memory of a GPU that

@@ -32,7 +32,7 @@ class InferCaller {
   InferCaller(Gate* gate, const Telemetry* telemetry, const Method& method,
               AnyCall& call, std::string_view protocol)
       : access_(gate, method, call), protocol_(protocol) {
-    if (telemetry == nullptr) return;
+    if (telemetry == nullptr || !telemetry->wants_callers()) return;
     peer_ = call.peer();
     if (!telemetry->traces()) return;
     const std::string* const header = Find(call, "traceparent");

@@ -14,9 +14,8 @@ absl::StatusOr<std::unique_ptr<Telemetry>> Telemetry::Open(
   if (!options.trace.endpoint.empty()) {
     ASSIGN_OR_RETURN(tracer, Tracer::Open(options.trace, metrics, clock));
   }
-  if (log == nullptr && tracer == nullptr) return nullptr;
   return std::unique_ptr<Telemetry>(
-      new Telemetry(std::move(log), std::move(tracer)));
+      new Telemetry(std::move(log), std::move(tracer), clock));
 }
 
 Telemetry::Listeners Telemetry::Choose(bool failed, absl::Duration total,
@@ -24,10 +23,12 @@ Telemetry::Listeners Telemetry::Choose(bool failed, absl::Duration total,
   Listeners listeners;
   listeners.log = log_ != nullptr && log_->Wants(failed);
   listeners.tracer = tracer_ != nullptr && tracer_->Wants(total, parent);
+  listeners.recorder = recorder_.records();
   return listeners;
 }
 
 void Telemetry::Tell(Listeners listeners, RequestRecord record) {
+  if (listeners.recorder) recorder_.Put(record);
   if (listeners.log && listeners.tracer) {
     log_->Put(record);
     tracer_->Put(std::move(record));
@@ -39,6 +40,7 @@ void Telemetry::Tell(Listeners listeners, RequestRecord record) {
 }
 
 void Telemetry::Tell(WorkRecord record) {
+  if (recorder_.records()) recorder_.Put(record);
   if (tracer_ != nullptr) tracer_->Put(std::move(record));
 }
 
