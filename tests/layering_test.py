@@ -70,7 +70,11 @@ FENCED = (
     Fenced("torch or CUDA", re.compile(r"(torch|ATen|c10|caffe2|cuda|nvrtc|cub|thrust)(/|[a-z_]*\.h)"),
            frozenset({"runner"})),
     Fenced("gRPC", re.compile(r"(grpc|grpcpp)/|.*\.grpc\.pb\.h$"), frozenset({"rpc", "main"})),
-    Fenced("protobuf", re.compile(r"google/protobuf/|.*\.pb\.h$"), frozenset({"repository", "rpc", "main"})),
+    Fenced(
+        "protobuf",
+        re.compile(r"google/protobuf/|.*\.pb\.h$"),
+        frozenset({"repository", "rpc", "main", "telemetry"}),
+    ),
     Fenced("OpenSSL", re.compile(r"openssl/"), frozenset({"base", "kernel_cache", "wire"})),
     Fenced("nghttp2", re.compile(r"nghttp2/"), frozenset({"wire"})),
     Fenced("llhttp", re.compile(r"llhttp\.h"), frozenset({"wire"})),
@@ -98,8 +102,10 @@ WALL_TIME_FILES = {
     "main/daemon.cc",  # likewise
     "metrics/recent_refusals.cc",
     "models/lifecycle.cc",  # the metric of when it was ready
+    "models/work_told.h",  # spans
     "rpc/infer_call.cc",  # "last_inference" of the protocol
     "status/status.cc",
+    "telemetry/timeline_recorder.cc",  # when a recording began
     "wire/http_connection.cc",  # the header Date
     "wire/tls_context.cc",  # validity of certificates
 }
@@ -351,8 +357,8 @@ def test_a_clean_tree_passes(tmp_path: Path) -> None:
         ("rpc/x.h", "std::vector<Executable> all;", "uses Executable of runner/executable.h"),
         ("runner/executable.h", '#include "runner/private.h"', "models/model.h: sees ATen/ATen.h"),
         ("batching/x.cc", "#include <grpcpp/server.h>", "gRPC stays in main, rpc"),
-        ("models/x.cc", '#include "grpc_service.pb.h"', "protobuf stays in main, repository, rpc"),
-        ("models/x.cc", "#include <google/protobuf/message.h>", "protobuf stays in main, repository, rpc"),
+        ("models/x.cc", '#include "grpc_service.pb.h"', "protobuf stays in main, repository, rpc, telemetry"),
+        ("models/x.cc", "#include <google/protobuf/message.h>", "protobuf stays in main, repository, rpc, telemetry"),
         ("rpc/x.cc", "#include <nghttp2/nghttp2.h>", "nghttp2 stays in wire"),
         ("models/x.cc", "#include <prometheus/counter.h>", "prometheus-cpp stays in metrics"),
         ("status/x.cc", "#include <llhttp.h>", "llhttp stays in wire"),

@@ -46,6 +46,7 @@ constexpr Method kAll[] = {
     {"/", kMetrics},
     {"/status.json", kMetrics},
     {"/metrics", kMetrics},
+    {"/profile", kTrace},
 };
 
 }  // namespace
@@ -62,7 +63,9 @@ const std::string& NameOf(MethodGroup group) {
 }
 
 bool Method::is_page() const {
-  return group == kMetrics || path.starts_with("/health/");
+  // Those of gRPC have a service before the method.
+  return group == kMetrics || path.starts_with("/health/") ||
+         path.rfind('/') == 0;
 }
 
 std::string_view Method::name() const {

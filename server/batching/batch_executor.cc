@@ -1,5 +1,6 @@
 #include "batching/batch_executor.h"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -19,6 +20,11 @@ int64_t Elements(absl::Span<const Tensor> tensors) {
         static_cast<int64_t>(tensor.byte_size / DataTypeSize(tensor.dtype));
   }
   return elements;
+}
+
+uint64_t NextBatch() {
+  static std::atomic<uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 }  // namespace
@@ -144,6 +150,7 @@ void BatchExecutor::Record(const Batch& batch,
                            .assemble = timing.gathered - timing.begin,
                            .run = timing.done - timing.gathered,
                            .split = clock_.Now() - timing.done};
+  const uint64_t number = NextBatch();
   int64_t useful_elements = 0;
   for (size_t i = 0; i < batch.tasks.size(); ++i) {
     const InferTask& task = *batch.tasks[i];
@@ -157,6 +164,10 @@ void BatchExecutor::Record(const Batch& batch,
     answer.assemble = report.assemble;
     answer.run = report.run;
     answer.split = report.split;
+    answer.started = batch.started;
+    answer.begun = timing.begin;
+    answer.batch = number;
+    answer.thread = thread_;
   }
   metrics_.RecordRun(outcome.tier, report.run, batch.tasks.size(), batch.rows,
                      useful_elements, run_elements);

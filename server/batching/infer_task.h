@@ -28,6 +28,11 @@ struct InferResult {
   // Waiting, putting the batch's inputs together, its run, cutting its answers
   // out.
   absl::Duration queue, assemble, run, split;
+  // When it left the queue, and when the work on its batch began: later than
+  // that where others of the batch failed, and it ran again alone.
+  MonotonicTime started, begun;
+  uint64_t batch = 0;  // the process's number for it
+  int thread = -1;     // that ran it; -1: the one that brought a task
 };
 
 struct InferTask {

@@ -18,6 +18,7 @@
 #include "ctl/parity_command.h"
 #include "ctl/plan_commands.h"
 #include "ctl/policy_commands.h"
+#include "ctl/profile_command.h"
 #include "ctl/status_command.h"
 #include "spdlog/sinks/stdout_color_sinks.h"
 #include "spdlog/spdlog.h"
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
   stoker::AddPlanCommand(line);
   stoker::AddParityCommand(line);
   stoker::AddStatusCommand(line);
+  stoker::AddProfileCommand(line);
   stoker::AddHealthCommand(line);
   stoker::AddModelCommands(line);
   stoker::AddConvertCommand(line);

@@ -168,6 +168,8 @@ absl::Status Daemon::OpenOperators() {
 }
 
 absl::Status Daemon::OpenFiles() {
+  ASSIGN_OR_RETURN(telemetry_,
+                   Telemetry::Open(options_.telemetry, metrics_, clock_));
   repository_ = ModelRepository::OpenLater(
       options_.model_repository, options_.model_name, options_.default_device);
   if (options_.repository_wait == absl::ZeroDuration()) {
@@ -221,6 +223,7 @@ void Daemon::OpenModels() {
   if (options_.isolate_unlisted) options.isolated = &isolated_;
   options.reference = &reference_;
   options.refusals = &refusals_;
+  options.telemetry = telemetry_.get();
   options.machine = machine_;
   options.gpus = [this] { return gpus_.Find(); };
   manager_ = std::make_unique<ModelManager>(std::move(options), *repository_,
@@ -278,8 +281,11 @@ Pages Daemon::MakePages() {
 absl::Status Daemon::Listen() {
   status_reader_ = std::make_unique<StatusReader>(
       *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
+  LatePages late_pages;
+  profile_.AddTo(late_pages, *telemetry_);
   ASSIGN_OR_RETURN(
       pages_, PageServer::Start(options_.metrics_listen, MakePages(),
+                                std::move(late_pages),
                                 options_.metrics_tls ? tls_.get() : nullptr,
                                 gate_.get(), clock_));
   const int cores = UsableCores();
@@ -291,6 +297,7 @@ absl::Status Daemon::Listen() {
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
   options.tls = tls_.get();
   options.gate = gate_.get();
+  options.telemetry = telemetry_.get();
   options.limits = options_.wire;
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,
@@ -370,6 +377,7 @@ void Daemon::Drain(int signal) {
   // Running calls are answered by the batchers, so the models go after the
   // wire.
   health_.Stop();
+  profile_.Stop();
   rpc_->Shutdown(deadline);
   if (gpus_.lost()) {
     // Every call is answered. What is left would free memory of a GPU that

@@ -22,6 +22,7 @@
 #include "main/gpu_guard.h"
 #include "main/health_pages.h"
 #include "main/options.h"
+#include "main/profile_page.h"
 #include "main/service_manager.h"
 #include "metrics/metrics.h"
 #include "metrics/recent_refusals.h"
@@ -35,6 +36,7 @@
 #include "runner/toolchain.h"
 #include "status/page_server.h"
 #include "status/status.h"
+#include "telemetry/telemetry.h"
 
 namespace stoker {
 
@@ -48,6 +50,8 @@ class Daemon {
   // compiles; nothing listens yet. The status is for people, with the flag.
   static absl::StatusOr<std::unique_ptr<Daemon>> Open(const Options& options,
                                                       const sigset_t& signals);
+
+  ~Daemon() { profile_.Stop(); }  // while its answers can be sent
 
   // --warm-only: fills the cache, prints what came of it; the exit code. An
   // error where there is no repository.
@@ -91,6 +95,7 @@ class Daemon {
   const Toolchain toolchain_;
   const std::string machine_;
 
+  std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<ModelRepository> repository_;
   std::unique_ptr<KernelCache> cache_;
   std::unique_ptr<CompileBroker> broker_;
@@ -107,6 +112,7 @@ class Daemon {
   std::unique_ptr<StatusReader> status_reader_;
   std::unique_ptr<RpcServer> rpc_;
   HealthPages health_;
+  ProfilePage profile_{clock_};
   std::unique_ptr<PageServer> pages_;  // asks what is above
   bool was_ready_ = false;             // lifecycle thread only
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
+#include "base/log_levels.h"
 #include "base/lost_pages.h"
 #include "main/daemon.h"
 #include "main/first_run_child.h"
@@ -44,9 +45,9 @@ void QuietGrpc() { setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0); }
 void SetUpLog(const std::string& level) {
   auto logger = spdlog::stderr_color_mt("stokerd");
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %^%-5l%$ %v");
-  logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+  log::SetLevels(log::Levels::From(level));
 }
 
 int Die(const absl::Status& status) {

@@ -15,6 +15,7 @@
 #include "base/cgroup_limits.h"
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
+#include "main/telemetry_options.h"
 #include "main/tls_options.h"
 #include "main/wire_options.h"
 #include "runner/gpus.h"
@@ -134,6 +135,7 @@ CommandLine::CommandLine() {
                   "least severity that is logged")
       ->check(CLI::IsMember({"debug", "info", "warn", "error"}))
       ->capture_default_str();
+  AddTelemetryOptions(app_, options_.telemetry);
 }
 
 void CommandLine::AddRepository() {

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "kernel_cache/eviction.h"
+#include "telemetry/telemetry.h"
 #include "tensor/device.h"
 #include "wire/limits.h"
 #include "wire/tls_context.h"
@@ -59,6 +60,7 @@ struct Options {
   bool recheck_promotions = false;
 
   std::string log_level = "info";
+  TelemetryOptions telemetry;
 };
 
 // The options, or nullopt when the process should end now with `exit_code`

@@ -18,6 +18,8 @@ constexpr MetricDef kAll[] = {
     kTlsCertificateExpiry,
     kAccessRefused,
     kPolicyReloads,
+    kRequestLogLines,
+    kTraceRecords,
     kSharedMemoryRegions,
     kSharedMemoryBytes,
     kSharedMemoryCopied,

@@ -81,6 +81,16 @@ inline constexpr MetricDef kPolicyReloads{
     "stoker_policy_reloads_total", MetricKind::kCounter, "outcome",
     "Policies that changed while the server ran, by outcome: ok, or failed "
     "(the one of before stays in force)."};
+inline constexpr MetricDef kRequestLogLines{
+    "stoker_request_log_lines_total", MetricKind::kCounter, "outcome",
+    "Lines that the request log was to have, by outcome: written; or left out: "
+    "queue_full (written too slowly), failure_rate (more failed requests than "
+    "are logged a second), write_failed."};
+inline constexpr MetricDef kTraceRecords{
+    "stoker_trace_records_total", MetricKind::kCounter, "outcome",
+    "Requests, loads and compiles whose spans were to go to the collector, by "
+    "outcome: sent; or lost: queue_full (it takes them too slowly), failed (it "
+    "is down, or refused them)."};
 inline constexpr MetricDef kFreeCores{
     "stoker_free_cores", MetricKind::kGauge, "",
     "Cores that other processes and the CPU quota leave to this one now; runs "

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "metrics/catalog.h"
 #include "models/version_labels.h"
+#include "models/work_told.h"
 #include "planning/bucket_choice.h"
 #include "planning/parity_cases.h"
 
@@ -141,12 +142,30 @@ void BucketCompiles::Submit(const WarmupStep& step) {
         const MonotonicTime now = clock->Now();
         absl::MutexLock lock(&inbox->mu);
         inbox->phases[static_cast<size_t>(bucket)] = {std::string(phase), now};
+        MonotonicTime& began = inbox->began[static_cast<size_t>(bucket)];
+        if (began == MonotonicTime::InfinitePast()) began = now;
       },
-      [inbox = inbox_, bucket](absl::StatusOr<CacheEntry> entry) {
+      [inbox = inbox_, bucket, clock = version_.deps.clock,
+       telemetry = version_.deps.telemetry,
+       work =
+           WorkRecord{.name = "compile",
+                      .model = version_.spec.name,
+                      .version = version_.spec.version,
+                      .bucket = step.name}](absl::StatusOr<CacheEntry> entry) {
+        const MonotonicTime began = BeganAt(*inbox, bucket);
+        if (began != MonotonicTime::InfinitePast()) {
+          TellWork(telemetry, *clock, work, began, entry.status());
+        }
         absl::MutexLock lock(&inbox->mu);
         inbox->arrivals.push_back({bucket, std::move(entry)});
       },
       version_.stop);
+}
+
+MonotonicTime BucketCompiles::BeganAt(Inbox& inbox, int bucket) {
+  absl::MutexLock lock(&inbox.mu);
+  return std::exchange(inbox.began[static_cast<size_t>(bucket)],
+                       MonotonicTime::InfinitePast());
 }
 
 std::vector<BucketCompiles::Compiled> BucketCompiles::Await() {

@@ -64,14 +64,20 @@ class BucketCompiles {
   // What the compiler's callbacks write. Shared with them, because a compile
   // may outlive the version that asked for it.
   struct Inbox {
-    explicit Inbox(size_t buckets) : phases(buckets) {}
+    explicit Inbox(size_t buckets)
+        : phases(buckets), began(buckets, MonotonicTime::InfinitePast()) {}
     absl::Mutex mu;
     bool stopping ABSL_GUARDED_BY(mu) = false;
     std::deque<Arrival> arrivals ABSL_GUARDED_BY(mu);
     std::vector<Phase> phases ABSL_GUARDED_BY(mu);  // by bucket
+    // The compile's first phase, by bucket; infinitely long ago: none came.
+    std::vector<MonotonicTime> began ABSL_GUARDED_BY(mu);
   };
 
   void Submit(const WarmupStep& step);
+  // When a compile that is over began its work; infinitely long ago: another's
+  // was waited for.
+  static MonotonicTime BeganAt(Inbox& inbox, int bucket);
   // A compile failed: once more, or the bucket stays on the tier below.
   void Failed(const WarmupStep& step, const absl::Status& status);
   // By slot, why it isn't compiled; empty: it is. Reads every manifest of the

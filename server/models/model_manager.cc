@@ -29,6 +29,7 @@ VersionDeps DepsOf(const ModelManagerOptions& options, KernelCache* cache,
   deps.isolated = options.isolated;
   deps.reference = options.reference;
   deps.refusals = options.refusals;
+  deps.telemetry = options.telemetry;
   deps.machine = options.machine;
   return deps;
 }

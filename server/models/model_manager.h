@@ -33,6 +33,7 @@ namespace stoker {
 class FirstRun;
 class RecentRefusals;
 class ReferenceRun;
+class Telemetry;
 class ModelVersion;
 
 // A published version, held for one request. A version that something else
@@ -84,6 +85,8 @@ struct ModelManagerOptions {
   const ReferenceRun* reference = nullptr;
   // Hears why buckets stay on eager; the same.
   RecentRefusals* refusals = nullptr;
+  // Told of loads and compiles; the same.
+  Telemetry* telemetry = nullptr;
   std::string machine;  // [a-z0-9]+: what timings are good for
   // Asked when a model is first to run on a GPU; empty: there are none.
   DevicePlaces::FindGpus gpus;

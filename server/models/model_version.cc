@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
+#include "models/work_told.h"
 #include "planning/parity_cases.h"
 #include "planning/placement.h"
 
@@ -123,7 +124,12 @@ absl::Status ModelVersion::Load() {
   log::Info("{}: {} instance{} of {} thread{}, {}", spec_->Label(),
             contexts_.size(), contexts_.size() == 1 ? "" : "s",
             compute_threads_, compute_threads_ == 1 ? "" : "s", WhereItRuns());
-  return warmup_.Load();
+  const MonotonicTime began = deps_.clock->Now();
+  absl::Status loaded = warmup_.Load();
+  TellWork(deps_.telemetry, *deps_.clock,
+           {.name = "load", .model = spec_->name, .version = spec_->version},
+           began, loaded);
+  return loaded;
 }
 
 absl::Status ModelVersion::CheckIsolated() const {

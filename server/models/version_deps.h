@@ -21,6 +21,7 @@ namespace stoker {
 class FirstRun;
 class RecentRefusals;
 class ReferenceRun;
+class Telemetry;
 
 struct VersionDeps {
   KernelCache* cache = nullptr;  // null: no cache on this host, eager only
@@ -43,6 +44,7 @@ struct VersionDeps {
   const IsolatedEager::Options* isolated = nullptr;
   const ReferenceRun* reference = nullptr;  // null: no float64 runs
   RecentRefusals* refusals = nullptr;       // null: only counted
+  Telemetry* telemetry = nullptr;           // null: nobody wants to know
   std::string machine;  // [a-z0-9]+: what timings are good for
   std::shared_ptr<ModelTraffic> traffic;    // of this model; null: not recorded
   std::shared_ptr<RequestSamples> samples;  // likewise

@@ -41,6 +41,7 @@ VersionStats::VersionStats(MetricSource& metrics, const Labels& labels,
     : metrics_(metrics),
       labels_(labels),
       ok_(metrics.Counter(metric::kRequests, With(labels, "outcome", "ok"))),
+      buckets_(buckets),
       tiers_(std::move(tiers)),
       request_seconds_(metrics.Histogram(metric::kRequestSeconds, labels)) {
   for (const std::string_view tier : tiers_) {

@@ -62,11 +62,16 @@ class VersionStats {
                    absl::Duration split);
 
   StatsSnapshot Snapshot() const;
+  // As InferResult has it, and not below zero.
+  const std::string& bucket_name(int bucket) const {
+    return buckets_.at(static_cast<size_t>(bucket));
+  }
 
  private:
   MetricSource& metrics_;
   const Labels labels_;
   Counter ok_;
+  const std::vector<std::string> buckets_;
   const std::vector<std::string_view> tiers_;
   // By tier, then by bucket, the one outside all buckets first.
   std::vector<std::vector<Counter>> requests_;

@@ -38,6 +38,12 @@ class CallAccess {
     return gate_->Check(*visitor_, method_, target);
   }
 
+  // The policy's name for who makes it; empty: there is no policy.
+  std::string_view caller() const {
+    if (gate_ == nullptr) return "";
+    return visitor_->identity.caller->name;
+  }
+
   // The call passed and changes the server. False: there is no policy.
   bool LogChange(std::string_view object) const {
     if (gate_ == nullptr) return false;

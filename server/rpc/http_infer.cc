@@ -21,13 +21,14 @@ HttpInfer::HttpInfer(const InferCall::Services& services, HttpCall& call,
                      std::string model, std::string version)
     : services_(services),
       call_(call),
-      access_(services.gate, UnaryInfer::TheMethod(), call),
+      caller_(services.gate, services.telemetry, UnaryInfer::TheMethod(), call,
+              "http"),
       model_(std::move(model)),
       version_(std::move(version)),
-      admission_(services) {}
+      admission_(services, caller_) {}
 
 void HttpInfer::OnStart() {
-  if (const absl::Status may = access_.Check(Target::Of(model_)); !may.ok()) {
+  if (const absl::Status may = caller_.Check(Target::Of(model_)); !may.ok()) {
     return Refuse(may);
   }
   const HttpHead& head = call_.head();
@@ -57,7 +58,7 @@ void HttpInfer::OnBody(const ByteChain& body) {
   infer_ = InferCall::Start(
       services_, *form_, MonotonicTime::InfiniteFuture(), admission_.ticket(),
       admission_.reserved(),
-      [this](const InferCall::Answer& answer) { Answer(answer); }, &access_);
+      [this](const InferCall::Answer& answer) { Answer(answer); }, &caller_);
 }
 
 void HttpInfer::Answer(const InferCall::Answer& answer) {
@@ -82,7 +83,7 @@ void HttpInfer::Answer(const InferCall::Answer& answer) {
 }
 
 void HttpInfer::Refuse(const absl::Status& status) {
-  InferCall::CountRefusal(services_, status);
+  InferCall::Refused(services_, status, &caller_);
   call_.Answer(ErrorAnswer(ToCallStatus(status)));
 }
 

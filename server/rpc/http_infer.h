@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "rpc/call_access.h"
 #include "rpc/http_form.h"
 #include "rpc/infer_admission.h"
 #include "rpc/infer_call.h"
+#include "rpc/infer_caller.h"
 #include "wire/byte_chain.h"
 #include "wire/http_call.h"
 
@@ -33,7 +33,7 @@ class HttpInfer final : public HttpHandler {
 
   const InferCall::Services& services_;
   HttpCall& call_;
-  const CallAccess access_;
+  const InferCaller caller_;
   std::string model_, version_;
   std::optional<size_t> json_size_;
   InferAdmission admission_;          // held until the answer is sent

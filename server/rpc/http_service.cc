@@ -8,13 +8,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/json_field.h"
 #include "base/json_text.h"
 #include "open_inference.pb.h"
 #include "rpc/error_text.h"
 #include "rpc/http_infer.h"
 #include "rpc/http_method.h"
+#include "rpc/http_path.h"
+#include "rpc/log_settings_service.h"
 #include "rpc/message_json.h"
 
 namespace stoker {
@@ -73,6 +74,10 @@ absl::StatusOr<std::string> IndexRequest(const Names&, std::string_view body) {
   const nlohmann::json& ready = Field(*json, "ready");
   if (ready.is_boolean()) message.set_ready(ready.get<bool>());
   return message.SerializeAsString();
+}
+
+absl::StatusOr<std::string> LogRequest(const Names&, std::string_view body) {
+  return LogSettingsRequestOf(body);
 }
 
 template <typename Message>
@@ -140,6 +145,9 @@ HttpAnswer Config(const std::string& bytes) {
   return Json(
       MessageJson(Parsed<inference::ModelConfigResponse>(bytes).config()));
 }
+HttpAnswer LogAnswer(const std::string& bytes) {
+  return Json(LogSettingsJson(bytes));
+}
 HttpAnswer IndexJson(const std::string& bytes) {
   return Json(
       FieldJson(Parsed<inference::RepositoryIndexResponse>(bytes), "models"));
@@ -173,30 +181,6 @@ HttpAnswer Regions(const std::string& bytes) {
     absl::StrAppend(&text, text.empty() ? "" : ",", MessageJson(region));
   }
   return Json(absl::StrCat("[", text, "]"));
-}
-
-int Digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-// False: a '%' without two digits behind it.
-bool Decode(std::string_view text, std::string& out) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out.push_back(text[i]);
-      continue;
-    }
-    if (i + 2 >= text.size()) return false;
-    const int high = Digit(text[i + 1]);
-    const int low = Digit(text[i + 2]);
-    if (high < 0 || low < 0) return false;
-    out.push_back(static_cast<char>(high << 4 | low));
-    i += 2;
-  }
-  return true;
 }
 
 class FixedAnswer final : public HttpHandler {
@@ -247,25 +231,6 @@ struct HttpService::Route {
 };
 
 HttpService::~HttpService() = default;
-
-std::vector<std::string> PathParts(const std::string& target) {
-  std::string_view path(target);
-  path = path.substr(0, path.find('?'));
-  // A proxy's form: with the host in it.
-  if (const size_t scheme = path.find("://"); scheme != path.npos) {
-    const size_t begin = path.find('/', scheme + 3);
-    path = begin == path.npos ? "/" : path.substr(begin);
-  }
-  if (path.empty() || path.front() != '/') return {};
-  path.remove_prefix(1);
-  if (!path.empty() && path.back() == '/') path.remove_suffix(1);
-  std::vector<std::string> parts;
-  for (const absl::string_view part :
-       absl::StrSplit(absl::string_view(path.data(), path.size()), '/')) {
-    if (!Decode({part.data(), part.size()}, parts.emplace_back())) return {};
-  }
-  return parts;
-}
 
 std::unique_ptr<HttpHandler> RefuseHttp(HttpCall& call, HttpAnswer answer) {
   return std::make_unique<FixedAnswer>(call, std::move(answer));
@@ -320,8 +285,7 @@ HttpService::HttpService(const InferCall::Services& services,
               Nothing<TraceSettingRequest>, Done);
           add(verb, "/v2/models/{model}/trace/setting", "TraceSetting",
               Nothing<TraceSettingRequest>, Done);
-          add(verb, "/v2/logging", "LogSettings", Nothing<LogSettingsRequest>,
-              Done);
+          add(verb, "/v2/logging", "LogSettings", LogRequest, LogAnswer);
         }
         for (const char* region : {"", "/region/{region}"}) {
           const std::string system =

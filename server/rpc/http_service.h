@@ -33,10 +33,6 @@ class HttpService {
   const std::vector<Route> routes_;
 };
 
-// The parts of a request's path, decoded; empty: it is none. The query is left
-// out.
-std::vector<std::string> PathParts(const std::string& target);
-
 // Answers with an error, whatever the body is.
 std::unique_ptr<HttpHandler> RefuseHttp(HttpCall& call, HttpAnswer answer);
 

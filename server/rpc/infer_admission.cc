@@ -25,7 +25,7 @@ CallStatus InferAdmission::Reserve(size_t bytes) {
   if (status.ok()) {
     reserved_ += bytes;
   } else {
-    InferCall::CountRefusal(services_, status);
+    InferCall::Refused(services_, status, &caller_);
   }
   return ToCallStatus(status);
 }

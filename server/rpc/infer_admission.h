@@ -7,17 +7,19 @@
 
 #include "rpc/admission.h"
 #include "rpc/infer_call.h"
+#include "rpc/infer_caller.h"
 #include "wire/call.h"
 
 namespace stoker {
 
 class InferAdmission {
  public:
-  explicit InferAdmission(const InferCall::Services& services)
-      : services_(services), ticket_(services.admission) {}
+  // Both outlive it.
+  InferAdmission(const InferCall::Services& services, const InferCaller& caller)
+      : services_(services), caller_(caller), ticket_(services.admission) {}
 
   // Memory for the message, or for the next piece of it. What is refused is
-  // counted.
+  // counted and told.
   CallStatus Reserve(size_t bytes);
   // The message is whole.
   void Busy() { ticket_.Busy(); }
@@ -28,6 +30,7 @@ class InferAdmission {
 
  private:
   const InferCall::Services& services_;
+  const InferCaller& caller_;
   Admission::Ticket ticket_;
   size_t reserved_ = 0;
 };

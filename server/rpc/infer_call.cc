@@ -4,13 +4,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "access/audit_log.h"
 #include "base/status_macros.h"
 #include "batching/queue_timeout.h"
 #include "metrics/catalog.h"
 #include "metrics/outcome.h"
+#include "rpc/call_record.h"
 #include "rpc/classification.h"
 #include "rpc/model_service.h"
 #include "rpc/shared_tensors.h"
+#include "telemetry/request_record.h"
 
 namespace stoker {
 namespace {
@@ -19,15 +22,19 @@ namespace {
 // of work.
 constexpr size_t kQuickAnswer = 64 << 10;
 
+const TraceParent* Parent(const InferCaller* caller) {
+  return caller == nullptr ? nullptr : caller->parent();
+}
+
 }  // namespace
 
 std::shared_ptr<InferCall> InferCall::Start(
     const Services& services, const ByteChain& request, MonotonicTime deadline,
     AnswerForm form, Admission::Ticket& ticket, size_t reserved, Done done,
-    const CallAccess* access) {
+    const InferCaller* caller) {
   auto call =
       std::make_shared<InferCall>(services, request, form, nullptr, deadline,
-                                  ticket, reserved, std::move(done), access);
+                                  ticket, reserved, std::move(done), caller);
   call->Begin();
   return call;
 }
@@ -37,10 +44,10 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             MonotonicTime deadline,
                                             Admission::Ticket& ticket,
                                             size_t reserved, Done done,
-                                            const CallAccess* access) {
+                                            const InferCaller* caller) {
   auto call = std::make_shared<InferCall>(
       services, ByteChain(), AnswerForm::kUnary, &form, deadline, ticket,
-      reserved, std::move(done), access);
+      reserved, std::move(done), caller);
   call->Begin();
   return call;
 }
@@ -48,18 +55,19 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
 InferCall::InferCall(const Services& services, const ByteChain& request,
                      AnswerForm answer, InferForm* other,
                      MonotonicTime deadline, Admission::Ticket& ticket,
-                     size_t reserved, Done done, const CallAccess* access)
+                     size_t reserved, Done done, const InferCaller* caller)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
       ticket_(ticket),
       reserved_(reserved),
       done_(std::move(done)),
-      access_(access),
+      caller_(caller),
       form_(other != nullptr ? *other : grpc_.emplace(request, answer)) {}
 
 absl::Status InferCall::Scan() {
   const size_t size = form_.request_bytes();
+  bytes_in_ = size;
   if (size > reserved_) {
     RETURN_IF_ERROR(ticket_.Take(size - reserved_));
   } else {
@@ -95,8 +103,8 @@ void InferCall::GoOn(const absl::Status& parsed) {
     return;
   }
   const RequestView& view = form_.view();
-  if (access_ != nullptr) {
-    const absl::Status may = access_->Check(Target::Of(view.model_name));
+  if (caller_ != nullptr) {
+    const absl::Status may = caller_->Check(Target::Of(view.model_name));
     if (!may.ok()) return Refuse(may);
   }
   absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
@@ -222,6 +230,7 @@ void InferCall::End(Result result) {
   } else {
     handle->stats().RecordFailure(answer.status, queued_, now - arrival_);
   }
+  if (services_.telemetry != nullptr) Tell(answer, result, *handle, now);
   handle.reset();
   Deliver(answer);
 }
@@ -259,6 +268,62 @@ absl::Status InferCall::ClientStatus(const absl::Status& status) {
       status);
 }
 
+RequestRecord InferCall::NewRecord(const absl::Status& status,
+                                   MonotonicTime now) {
+  RequestRecord record;
+  if (caller_ != nullptr) caller_->Describe(record);
+  record.id = ShownName(id_.has_value() ? *id_ : form_.view().id);
+  record.bytes_in = bytes_in_;
+  record.total = now - arrival_;
+  record.arrived = services_.clock.WallNow() - record.total;
+  DescribeStatus(status, record);
+  return record;
+}
+
+void InferCall::Tell(const Answer& answer, const Result& result,
+                     const ModelHandle& handle, MonotonicTime now) {
+  const Telemetry::Listeners listeners = services_.telemetry->Choose(
+      !answer.status.ok(), now - arrival_, Parent(caller_));
+  if (!listeners.any()) return;
+  RequestRecord record = NewRecord(answer.status, now);
+  record.model = handle.spec().name;
+  record.version = handle.spec().version;
+  record.rows = rows_;
+  record.bytes_out = answer.message.size();
+  if (result.ok()) DescribeRun(handle, *result, arrival_, record);
+  services_.telemetry->Tell(listeners, std::move(record));
+}
+
+void InferCall::Refuse(const absl::Status& status) {
+  CountRefusal(services_, status);
+  if (services_.telemetry != nullptr) {
+    const MonotonicTime now = services_.clock.Now();
+    const Telemetry::Listeners listeners = services_.telemetry->Choose(
+        /*failed=*/true, now - arrival_, Parent(caller_));
+    if (listeners.any()) {
+      RequestRecord record = NewRecord(status, now);
+      record.model = ShownName(form_.view().model_name);
+      services_.telemetry->Tell(listeners, std::move(record));
+    }
+  }
+  Answer answer{status, {}, {}};
+  Deliver(answer);
+}
+
+void InferCall::Refused(const Services& services, const absl::Status& status,
+                        const InferCaller* caller) {
+  CountRefusal(services, status);
+  if (services.telemetry == nullptr) return;
+  const Telemetry::Listeners listeners = services.telemetry->Choose(
+      /*failed=*/true, absl::ZeroDuration(), Parent(caller));
+  if (!listeners.any()) return;
+  RequestRecord record;
+  if (caller != nullptr) caller->Describe(record);
+  record.arrived = services.clock.WallNow();
+  DescribeStatus(status, record);
+  services.telemetry->Tell(listeners, std::move(record));
+}
+
 void InferCall::CountRefusal(const Services& services,
                              const absl::Status& status) {
   services.metrics
@@ -266,12 +331,6 @@ void InferCall::CountRefusal(const Services& services,
                                    {"version", ""},
                                    {"outcome", OutcomeName(status.code())}})
       .Add();
-}
-
-void InferCall::Refuse(const absl::Status& status) {
-  CountRefusal(services_, status);
-  Answer answer{status, {}, {}};
-  Deliver(answer);
 }
 
 }  // namespace stoker

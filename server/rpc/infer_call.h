@@ -23,13 +23,15 @@
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
 #include "rpc/admission.h"
-#include "rpc/call_access.h"
 #include "rpc/completion_thread.h"
 #include "rpc/grpc_form.h"
+#include "rpc/infer_caller.h"
 #include "rpc/infer_form.h"
 #include "rpc/response_encoder.h"
 #include "rpc/shared_memory.h"
 #include "rpc/tensor_codec.h"
+#include "telemetry/request_record.h"
+#include "telemetry/telemetry.h"
 #include "wire/byte_chain.h"
 
 namespace stoker {
@@ -51,6 +53,8 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
     const SharedMemoryRegions* shared_memory = nullptr;
     // Null: there is no policy.
     Gate* gate = nullptr;
+    // Null: nobody wants to know of single requests.
+    Telemetry* telemetry = nullptr;
   };
 
   struct Answer {
@@ -72,24 +76,25 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   static std::shared_ptr<InferCall> Start(
       const Services& services, const ByteChain& request,
       MonotonicTime deadline, AnswerForm form, Admission::Ticket& ticket,
-      size_t reserved, Done done, const CallAccess* access = nullptr);
+      size_t reserved, Done done, const InferCaller* caller = nullptr);
   // The same in another form, which outlives the call of Done.
   static std::shared_ptr<InferCall> Start(const Services& services,
                                           InferForm& form,
                                           MonotonicTime deadline,
                                           Admission::Ticket& ticket,
                                           size_t reserved, Done done,
-                                          const CallAccess* access = nullptr);
+                                          const InferCaller* caller = nullptr);
 
   // For Start. `other` null: the request is a message of gRPC's.
   InferCall(const Services& services, const ByteChain& request,
             AnswerForm answer, InferForm* other, MonotonicTime deadline,
             Admission::Ticket& ticket, size_t reserved, Done done,
-            const CallAccess* access);
+            const InferCaller* caller);
 
-  // A request that reached no version has none to be counted under.
-  static void CountRefusal(const Services& services,
-                           const absl::Status& status);
+  // A request that reached no version has none to be counted under. It is told
+  // of, where somebody wants to know.
+  static void Refused(const Services& services, const absl::Status& status,
+                      const InferCaller* caller);
 
   // The client went away: a request that still waits in a queue ends now.
   void Cancel() ABSL_LOCKS_EXCLUDED(mu_);
@@ -111,6 +116,13 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   absl::Status WriteAnswer(const ModelSpec& spec, InferResult& result,
                            ByteChain& message);
   void Refuse(const absl::Status& status);
+  static void CountRefusal(const Services& services,
+                           const absl::Status& status);
+  // Of a request that ended so just now. While its id is at hand.
+  RequestRecord NewRecord(const absl::Status& status, MonotonicTime now);
+  // Tells who wants to know; the same.
+  void Tell(const Answer& answer, const Result& result,
+            const ModelHandle& handle, MonotonicTime now);
   void Deliver(Answer& answer);
   absl::Status ClientStatus(const absl::Status& status);
   void ReleaseRequest(bool keep_id);
@@ -121,7 +133,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   Admission::Ticket& ticket_;
   const size_t reserved_;
   const Done done_;
-  const CallAccess* const access_;
+  const InferCaller* const caller_;
   std::atomic<bool> cancelled_ = false;
 
   // Written before the task is submitted, constant from then on.
@@ -129,6 +141,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   InferForm& form_;
   std::optional<std::string> id_;  // set: the rest of the request is gone
   bool queued_ = false;
+  size_t bytes_in_ = 0;
   OutputIndices outputs_;
   std::vector<SharedMemoryRange> shared_outputs_;
   std::vector<size_t> classes_;

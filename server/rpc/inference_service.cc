@@ -73,7 +73,6 @@ void InferenceService::AddRefusals(MethodTable& methods) const {
                   });
   };
   refuse("TraceSetting", NotOffered("tracing"));
-  refuse("LogSettings", NotOffered("changing log settings remotely"));
 }
 
 absl::Status InferenceService::ServerLive(

@@ -14,6 +14,7 @@
 #include "rpc/health_service.h"
 #include "rpc/http_service.h"
 #include "rpc/inference_service.h"
+#include "rpc/log_settings_service.h"
 #include "rpc/reflection_service.h"
 #include "rpc/shared_memory.h"
 #include "rpc/shared_memory_service.h"
@@ -40,10 +41,11 @@ struct RpcServer::Impl {
                           ? std::make_unique<SharedMemoryRegions>(
                                 options.max_request_bytes, metrics)
                           : nullptr),
-        inference(options.server_version,
-                  InferCall::Services{models, clock, metrics, completion,
-                                      submitted, admission, reader,
-                                      shared_memory.get(), options.gate}),
+        inference(
+            options.server_version,
+            InferCall::Services{models, clock, metrics, completion, submitted,
+                                admission, reader, shared_memory.get(),
+                                options.gate, options.telemetry}),
         health([this](const std::string& service) { return Serves(service); },
                &admission),
         methods(Methods()),
@@ -83,6 +85,7 @@ MethodTable RpcServer::Impl::Methods() {
   MethodTable all;
   inference.AddMethods(all);
   AddSharedMemoryMethods(all, shared_memory.get());
+  AddLogSettings(all);
   health.AddMethods(all);
   AddReflection(all, {kInferenceService, kHealthService}, &admission);
   GuardMethods(all, gate, audit);

@@ -14,6 +14,7 @@
 #include "base/file_descriptor.h"
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
+#include "telemetry/telemetry.h"
 #include "wire/limits.h"
 #include "wire/tls_context.h"
 
@@ -40,6 +41,8 @@ struct RpcServerOptions {
   TlsContext* tls = nullptr;
   // Null: who reaches the ports may do everything. Outlives the server.
   Gate* gate = nullptr;
+  // Null: nobody wants to know of single requests. Outlives the server.
+  Telemetry* telemetry = nullptr;
 };
 
 class RpcServer {

@@ -27,18 +27,18 @@ bool WantsErrorsToEndStream(const Call& call) {
 StreamInfer::StreamInfer(const InferCall::Services& services, Call& call)
     : services_(services),
       call_(call),
-      access_(services.gate, TheMethod(), call),
+      caller_(services.gate, services.telemetry, TheMethod(), call, "stream"),
       errors_end_stream_(WantsErrorsToEndStream(call)),
       ticket_(services.admission) {}
 
 void StreamInfer::OnStart() {
-  absl::Status status = access_.Check(Target::Server());
+  absl::Status status = caller_.Check(Target::Server());
   if (status.ok()) {
     status = ticket_.TakeIdle(Admission::Idle::kStreams, Admission::kCallBytes);
   }
   absl::MutexLock lock(&mu_);
   if (!status.ok()) {
-    InferCall::CountRefusal(services_, status);
+    InferCall::Refused(services_, status, &caller_);
     StopReadingLocked(std::move(status));
   }
   AdvanceLocked();
@@ -67,7 +67,7 @@ void StreamInfer::OnMessage(const ByteChain& message) {
         services_, message, call_.deadline(), AnswerForm::kStream, slot->ticket,
         slot->reserved,
         [this, slot](InferCall::Answer answer) { SetAnswer(*slot, answer); },
-        &access_);
+        &caller_);
   }
   bool cancelled = false;
   {
@@ -95,7 +95,7 @@ CallStatus StreamInfer::Reserve(size_t bytes) {
   if (status.ok()) {
     arriving_->reserved += bytes;
   } else {
-    InferCall::CountRefusal(services_, status);
+    InferCall::Refused(services_, status, &caller_);
   }
   return ToCallStatus(status);
 }

@@ -11,8 +11,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "rpc/call_access.h"
 #include "rpc/infer_call.h"
+#include "rpc/infer_caller.h"
 #include "wire/byte_chain.h"
 #include "wire/call.h"
 
@@ -61,7 +61,7 @@ class StreamInfer final : public CallHandler {
 
   const InferCall::Services& services_;
   Call& call_;
-  const CallAccess access_;
+  const InferCaller caller_;
   const bool errors_end_stream_;  // the client sent "triton_grpc_error: true"
   Admission::Ticket ticket_;      // of the stream itself
 

@@ -13,8 +13,8 @@ const Method& UnaryInfer::TheMethod() {
 }
 
 void UnaryInfer::OnStart() {
-  if (const absl::Status may = access_.Check(Target::Server()); !may.ok()) {
-    InferCall::CountRefusal(services_, may);
+  if (const absl::Status may = caller_.Check(Target::Server()); !may.ok()) {
+    InferCall::Refused(services_, may, &caller_);
     return call_.Finish(ToCallStatus(may));
   }
   call_.ReadSoon();
@@ -35,7 +35,7 @@ void UnaryInfer::OnMessage(const ByteChain& message) {
           call_.Finish(ToCallStatus(answer.status));
         }
       },
-      &access_);
+      &caller_);
 }
 
 void UnaryInfer::OnEndOfMessages() { call_.Finish(NoMessageStatus()); }

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "rpc/call_access.h"
 #include "rpc/infer_admission.h"
 #include "rpc/infer_call.h"
+#include "rpc/infer_caller.h"
 #include "wire/byte_chain.h"
 #include "wire/call.h"
 
@@ -16,8 +16,8 @@ class UnaryInfer final : public CallHandler {
   UnaryInfer(const InferCall::Services& services, Call& call)
       : services_(services),
         call_(call),
-        access_(services.gate, TheMethod(), call),
-        admission_(services) {}
+        caller_(services.gate, services.telemetry, TheMethod(), call, "grpc"),
+        admission_(services, caller_) {}
 
   // Also of one over HTTP.
   static const Method& TheMethod();
@@ -33,7 +33,7 @@ class UnaryInfer final : public CallHandler {
 
   const InferCall::Services& services_;
   Call& call_;
-  const CallAccess access_;
+  const InferCaller caller_;
   InferAdmission admission_;          // held until the answer is sent
   std::shared_ptr<InferCall> infer_;  // null until the message has arrived
 };

@@ -19,4 +19,11 @@ struct Page {
 // the server's thread, one at a time.
 using Pages = std::map<std::string, std::function<Page()>>;
 
+// The same of pages that take a while, which only GET asks for. `query` is what
+// stands behind the path's "?". `done` is called once with the page, on any
+// thread, and let go of before the server ends.
+using LatePages =
+    std::map<std::string, std::function<void(const std::string& query,
+                                             std::function<void(Page)> done)>>;
+
 }  // namespace stoker

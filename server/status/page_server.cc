@@ -72,8 +72,19 @@ HttpAnswer AnswerOf(const HttpHead& head, int status,
   return answer;
 }
 
+std::string PathOf(const HttpHead& head) {
+  return head.target.substr(0, head.target.find('?'));
+}
+
+HttpAnswer WrongMethod(const HttpHead& head, const char* allowed,
+                       const char* expected) {
+  return AnswerOf(head, 405, absl::StrCat("Allow: ", allowed, "\r\n"),
+                  Line(absl::StrCat("expected ", expected, ", got ",
+                                    absl::CHexEscape(head.method))));
+}
+
 HttpAnswer PageFor(const HttpHead& head, const Pages& pages) {
-  const std::string path = head.target.substr(0, head.target.find('?'));
+  const std::string path = PathOf(head);
   const auto page = pages.find(path);
   if (page == pages.end()) {
     constexpr size_t kShown = 100;
@@ -87,9 +98,7 @@ HttpAnswer PageFor(const HttpHead& head, const Pages& pages) {
                           ", got ", absl::CHexEscape(path.substr(0, kShown)))));
   }
   if (head.method != "GET" && head.method != "HEAD") {
-    return AnswerOf(head, 405, "Allow: GET, HEAD\r\n",
-                    Line(absl::StrCat("expected GET or HEAD, got ",
-                                      absl::CHexEscape(head.method))));
+    return WrongMethod(head, "GET, HEAD", "GET or HEAD");
   }
   const Page made = page->second();
   return AnswerOf(head, made.status, "", made);
@@ -99,9 +108,7 @@ HttpAnswer PageFor(const HttpHead& head, const Pages& pages) {
 // like the first.
 absl::Status MayRead(HttpCall& call, Gate* gate) {
   if (gate == nullptr) return absl::OkStatus();
-  const std::string path =
-      call.head().target.substr(0, call.head().target.find('?'));
-  const Method* page = FindMethod(path);
+  const Method* page = FindMethod(PathOf(call.head()));
   if (page == nullptr || !page->is_page()) page = FindMethod("/");
   const Visitor visitor =
       gate->Admit(call.peer(), call.head().Find("authorization"));
@@ -120,14 +127,27 @@ HttpAnswer Refusal(const HttpHead& head, const absl::Status& why) {
 
 class PageHandler final : public HttpHandler {
  public:
-  PageHandler(HttpCall& call, const Pages& pages, Gate* gate)
-      : call_(call), pages_(pages), gate_(gate) {}
+  PageHandler(HttpCall& call, const Pages& pages, const LatePages& late_pages,
+              Gate* gate)
+      : call_(call), pages_(pages), late_pages_(late_pages), gate_(gate) {}
 
   // A body has no meaning here, and isn't read.
   void OnStart() override {
-    const absl::Status may = MayRead(call_, gate_);
-    call_.Answer(may.ok() ? PageFor(call_.head(), pages_)
-                          : Refusal(call_.head(), may));
+    const HttpHead& head = call_.head();
+    if (const absl::Status may = MayRead(call_, gate_); !may.ok()) {
+      return call_.Answer(Refusal(head, may));
+    }
+    const auto late = late_pages_.find(PathOf(head));
+    if (late == late_pages_.end()) return call_.Answer(PageFor(head, pages_));
+    if (head.method != "GET") {
+      return call_.Answer(WrongMethod(head, "GET", "GET"));
+    }
+    const size_t query = head.target.find('?');
+    late->second(
+        query == std::string::npos ? "" : head.target.substr(query + 1),
+        [call = call_.shared_from_this()](const Page& page) {
+          call->Answer(AnswerOf(call->head(), page.status, "", page));
+        });
   }
   CallStatus Reserve(size_t) override { return {}; }
   void OnBody(const ByteChain&) override {}
@@ -136,15 +156,17 @@ class PageHandler final : public HttpHandler {
  private:
   HttpCall& call_;
   const Pages& pages_;
+  const LatePages& late_pages_;
   Gate* const gate_;
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
-    const std::string& address, Pages pages, TlsContext* tls, Gate* gate,
-    Clock& clock) {
-  std::unique_ptr<PageServer> server(new PageServer(std::move(pages)));
+    const std::string& address, Pages pages, LatePages late_pages,
+    TlsContext* tls, Gate* gate, Clock& clock) {
+  std::unique_ptr<PageServer> server(
+      new PageServer(std::move(pages), std::move(late_pages)));
   WireOptions options;
   options.name = "pages";
   options.limits.max_connections = kMaxConnections;
@@ -155,8 +177,10 @@ absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
   http.name = "metrics";
   http.address = address;
   http.tls = tls;
-  http.make_handler = [&pages = server->pages_, gate](HttpCall& call) {
-    return std::make_unique<PageHandler>(call, pages, gate);
+  http.make_handler = [&pages = server->pages_,
+                       &late_pages = server->late_pages_,
+                       gate](HttpCall& call) {
+    return std::make_unique<PageHandler>(call, pages, late_pages, gate);
   };
   ASSIGN_OR_RETURN(server->port_, server->wire_->ListenHttp(http));
   return server;

@@ -26,15 +26,17 @@ class PageServer {
   // address; UNAVAILABLE: it can't be bound. What is passed by reference
   // outlives it.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
-      const std::string& address, Pages pages, TlsContext* tls, Gate* gate,
-      Clock& clock);
+      const std::string& address, Pages pages, LatePages late_pages,
+      TlsContext* tls, Gate* gate, Clock& clock);
 
   int port() const { return port_; }
 
  private:
-  explicit PageServer(Pages pages) : pages_(std::move(pages)) {}
+  PageServer(Pages pages, LatePages late_pages)
+      : pages_(std::move(pages)), late_pages_(std::move(late_pages)) {}
 
   const Pages pages_;
+  const LatePages late_pages_;
   // Of its connections, and on no page: who reads a figure would change it.
   MetricRegistry metrics_;
   std::unique_ptr<WireServer> wire_;  // ends first

@@ -163,7 +163,7 @@ def test_explicit_load_and_unload_are_refused(client: triton.InferenceServerClie
 
 
 @pytest.mark.parametrize(
-    "method", ["SystemSharedMemoryStatus", "CudaSharedMemoryStatus", "TraceSetting", "LogSettings"]
+    "method", ["SystemSharedMemoryStatus", "CudaSharedMemoryStatus", "TraceSetting"]
 )
 def test_not_offered(channel: grpc.Channel, method: str) -> None:
     request = getattr(service_pb2, f"{method}Request")()

@@ -8,12 +8,16 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "metrics/metrics.h"
 
 namespace stoker {
@@ -104,6 +108,12 @@ class PageServerTest : public ::testing::Test {
             return Page{"text/plain; charset=utf-8",
                         absl::StrCat("asked ", ++asked_, "\n"), ""};
           }}},
+        {{"/late",
+          [this](const std::string& query, std::function<void(Page)> done) {
+            query_ = query;
+            done_ = std::move(done);
+            asked_late_.Notify();
+          }}},
         nullptr, nullptr, Clock::Real());
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
@@ -115,8 +125,26 @@ class PageServerTest : public ::testing::Test {
   }
 
   int asked_ = 0;
+  std::string query_;
+  std::function<void(Page)> done_;
+  absl::Notification asked_late_;
   std::unique_ptr<PageServer> server_;
 };
+
+TEST_F(PageServerTest, APageThatTakesAWhileKeepsNoOtherWaiting) {
+  std::string late;
+  Thread asks("asks", [&] { late = Ask("GET", "/late?how=long"); });
+  asked_late_.WaitForNotification();
+  EXPECT_EQ(query_, "how=long");
+  EXPECT_THAT(Ask("GET", "/"), StartsWith("HTTP/1.1 200 OK\r\n"));
+  std::exchange(done_, nullptr)(Page{"text/plain", "there", ""});
+  asks.Join();
+  EXPECT_EQ(BodyOf(late), "there");
+}
+
+TEST_F(PageServerTest, APageThatTakesAWhileIsForGet) {
+  EXPECT_THAT(Ask("POST", "/late"), HasSubstr("\r\nAllow: GET\r\n"));
+}
 
 TEST_F(PageServerTest, MakesAPageAnewForEachRequest) {
   EXPECT_GT(server_->port(), 0);
@@ -203,7 +231,8 @@ TEST_F(PageServerTest, EndsAtOnce) {
 TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
   const std::string address = absl::StrCat("127.0.0.1:", server_->port());
   const absl::Status status =
-      PageServer::Start(address, {}, nullptr, nullptr, Clock::Real()).status();
+      PageServer::Start(address, {}, {}, nullptr, nullptr, Clock::Real())
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   const std::string message(status.message());
   EXPECT_THAT(message, StartsWith(absl::StrCat("can't listen for metrics on '",
@@ -214,7 +243,7 @@ TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
 TEST_F(PageServerTest, ANonsenseAddressIsInvalid) {
   for (const char* address : {"nonsense", "127.0.0.1:99999999", ":"}) {
     const absl::Status status =
-        PageServer::Start(address, {}, nullptr, nullptr, Clock::Real())
+        PageServer::Start(address, {}, {}, nullptr, nullptr, Clock::Real())
             .status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address;
     EXPECT_THAT(std::string(status.message()), HasSubstr(address));

@@ -1,0 +1,26 @@
+// Which messages of base/log.h are written. May change while the process runs.
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace stoker::log {
+
+// Each on its own, as Triton has them; critical messages are always written.
+struct Levels {
+  uint32_t verbose = 0;  // debug messages are written unless 0
+  bool info = true;
+  bool warning = true;
+  bool error = true;
+
+  // "debug", "info", "warn" or "error", the least that is written.
+  static Levels From(std::string_view least);
+  bool operator==(const Levels&) const = default;
+};
+
+Levels CurrentLevels();
+void SetLevels(const Levels& levels);
+
+}  // namespace stoker::log
