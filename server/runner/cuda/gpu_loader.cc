@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
+#include "runner/cuda/cuda_kernels.h"
 #include "runner/cuda/gpu_aot.h"
 #include "runner/cuda/gpu_context.h"
 #include "runner/cuda/gpu_eager.h"
@@ -127,6 +128,7 @@ absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
     const std::string& pt2_path) {
   RETURN_IF_ERROR(gpu_.health().Check());
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
+  RETURN_IF_ERROR(CheckHasCudaKernels(*archive));
   const WeightLayout layout = LayOutWeights(archive->tensors());
   ASSIGN_OR_RETURN(GpuMemory::Claim claim,
                    gpu_.Take(GpuUse::kWeights, pt2_path, layout.bytes));

@@ -27,7 +27,8 @@ class GpuLoader : public ExecutableLoader {
 
   std::unique_ptr<ExecutionContext> NewContext(int threads) override;
   // Copies them to the GPU through pinned memory. RESOURCE_EXHAUSTED with the
-  // arithmetic when they don't fit.
+  // arithmetic when they don't fit, INVALID_ARGUMENT for a program that no GPU
+  // can run (cuda_kernels.h).
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
       const std::string& pt2_path) override;
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(

@@ -20,6 +20,9 @@ extern "C" {
 
 // In place of the script so far. Null: none.
 void fake_cuda_script(const char* text);
+// `then` is called with `argument` at the next call of that name, and not
+// again.
+void fake_cuda_at(const char* call, void (*then)(void*), void* argument);
 // How often it was called since the process began; "memory": any that takes
 // some.
 long fake_cuda_calls(const char* call);

@@ -97,6 +97,7 @@ class Device {
   Error LastError(bool forget);
 
   void SetScript(const char* text);
+  void At(const char* call, std::function<void()> then);
   long Calls(const char* call);
   long Live(const char* kind);
 
@@ -157,6 +158,7 @@ class Device {
   std::mutex mu_;
   std::condition_variable never_;  // what hangs waits for
   Script script_;
+  std::map<std::string, std::function<void()>> at_;
   Error poison_ = 0;
   struct Block {
     size_t bytes;

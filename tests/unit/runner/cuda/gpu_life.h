@@ -3,7 +3,6 @@
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,30 +18,11 @@
 #include "base/status_macros.h"
 #include "runner/cuda/cuda_gpus.h"
 #include "runner/cuda/gpu_loader.h"
-#include "tests/fakes/cuda/control.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/tensors.h"
+#include "tests/unit/runner/cuda/in_the_fake.h"
 
 namespace stoker {
-
-template <typename Function>
-Function* InTheFake(const char* name) {
-  auto* found = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-  if (found == nullptr) {
-    std::fprintf(stderr, "the fake GPU isn't in LD_PRELOAD\n");
-    std::abort();
-  }
-  return found;
-}
-inline void Script(const std::string& text) {
-  InTheFake<decltype(fake_cuda_script)>("fake_cuda_script")(text.c_str());
-}
-inline long Calls(const char* call) {
-  return InTheFake<decltype(fake_cuda_calls)>("fake_cuda_calls")(call);
-}
-inline long Live(const char* kind) {
-  return InTheFake<decltype(fake_cuda_live)>("fake_cuda_live")(kind);
-}
 
 // Of the whole process: torch's CUDA half is there once.
 struct Shared {
