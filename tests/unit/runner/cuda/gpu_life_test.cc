@@ -193,6 +193,33 @@ TEST_F(LifeTest, CapturesGoOnAfterOneThatFailed) {
   }
 }
 
+// Nothing of what the host knew at the capture may be in the graph: on the
+// inputs that it was captured with that doesn't show.
+TEST_F(LifeTest, AGraphThatKeepsAnInputOfItsCaptureIsRefused) {
+  const auto context = loader_->NewContext(1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const auto compiled = loader_->OpenAot(Made("scale4"), *weights);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ASSERT_TRUE((*compiled)->Run(*context, Inputs(4, 1)).ok());
+  const std::vector<Tensor> samples[] = {Inputs(4, 1), Inputs(4, 1),
+                                         Inputs(4, 7)};
+  const auto capture = [&](size_t count) {
+    return loader_
+        ->Capture(*compiled, *context, absl::MakeConstSpan(samples, count),
+                  int64_t{1} << 30)
+        .status();
+  };
+  Script("answers inputs");
+  EXPECT_EQ(capture(3), absl::OkStatus());
+  Script("answers inputs\nbaked 0");
+  EXPECT_EQ(capture(2), absl::OkStatus());
+  const absl::Status refused = capture(3);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("has kept something of those that it was captured"));
+}
+
 TEST_F(LifeTest, WithoutAStreamToCaptureOnKeptGraphsAreReplayed) {
   const auto context = loader_->NewContext(1);
   const auto weights = loader_->MapWeights(Made("scale.pt2"));
