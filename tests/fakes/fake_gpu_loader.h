@@ -77,7 +77,8 @@ class FakeGpuLoader : public TorchlessLoader {
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& /*pt2_path*/) override {
+      const std::string& /*pt2_path*/,
+      std::shared_ptr<WeightStore> /*weights*/) override {
     return Make("eager", 2 * kCompiledRun);
   }
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(

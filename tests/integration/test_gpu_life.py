@@ -151,8 +151,9 @@ def test_want_of_memory_is_that_requests_alone(served: Served) -> None:
 
 def test_graphs_then_eager_go_for_a_load(served: Served) -> None:
     gpu, daemon, client = served
-    ask(client, 5)  # fits no bucket: eager is opened
-    assert daemon.metric("stoker_gpu_memory_bytes", use="eager") == 256
+    ask(client, 5)  # fits no bucket: eager is opened, over the weights that are there
+    assert daemon.metric("stoker_gpu_memory_bytes", use="eager") == 0
+    assert daemon.metric("stoker_gpu_memory_bytes", use="weights") == 256
     # A little less than has to stay free, so that the graphs' and eager's memory would be enough, and never is: the
     # driver says the same all the time.
     gpu.behave(f"free {(256 << 20) - 1000}")

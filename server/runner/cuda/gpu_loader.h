@@ -32,7 +32,8 @@ class GpuLoader : public ExecutableLoader {
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
       const std::string& pt2_path) override;
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& pt2_path) override;
+      const std::string& pt2_path,
+      std::shared_ptr<WeightStore> weights) override;
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) override;

@@ -67,7 +67,7 @@ std::string Made(const std::string& name) {
 TEST(GpuLibraryTest, ProgramsCallOperatorsOfTheLibrariesThatWereNamed) {
   const auto weights = Gpu().MapWeights(Made("own.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
-  const auto eager = Gpu().OpenEager(Made("own.pt2"));
+  const auto eager = Gpu().OpenEager(Made("own.pt2"), *weights);
   ASSERT_TRUE(eager.ok()) << eager.status();
   const auto context = Gpu().NewContext(1);
   const Tensor x = MakeTensor<float>(DataType::kFp32, {2}, {1, 2});

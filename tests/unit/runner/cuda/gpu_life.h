@@ -104,8 +104,13 @@ class LifeTest : public ::testing::Test {
     const auto context = loader_->NewContext(1);
     ASSIGN_OR_RETURN(const auto weights,
                      loader_->MapWeights(Made("scale.pt2")));
-    ASSIGN_OR_RETURN(const auto eager, loader_->OpenEager(Made("scale.pt2")));
+    ASSIGN_OR_RETURN(const auto eager,
+                     loader_->OpenEager(Made("scale.pt2"), weights));
     RETURN_IF_ERROR(eager->Run(*context, Inputs(3, 1)).status());
+    // Has weights of its own.
+    ASSIGN_OR_RETURN(const auto in_place,
+                     loader_->OpenEager(Made("in_place.pt2"), weights));
+    RETURN_IF_ERROR(in_place->Run(*context, Inputs(3, 1)).status());
     std::vector<std::shared_ptr<Executable>> graphs;
     for (const int rows : {4, 2}) {
       ASSIGN_OR_RETURN(

@@ -68,6 +68,35 @@ TEST_F(LifeTest, WeightsAreOnTheDeviceByteByByte) {
   }
 }
 
+// Neither device nor host hold the weights once more for it.
+TEST_F(LifeTest, EagerComputesWithTheWeightsThatAreThere) {
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const int64_t copied = Calls("cudaMemcpyAsync");
+  const auto eager = loader_->OpenEager(Made("scale.pt2"), *weights);
+  ASSERT_TRUE(eager.ok()) << eager.status();
+  EXPECT_EQ(Calls("cudaMemcpyAsync"), copied);
+  EXPECT_EQ(gpu().memory().used(GpuUse::kEager), 0);
+  const auto context = loader_->NewContext(1);
+  EXPECT_TRUE((*eager)->Run(*context, Inputs(3, 1)).ok());
+}
+
+TEST_F(LifeTest, EagerThatWritesSomewhereHasWeightsOfItsOwn) {
+  const auto weights = loader_->MapWeights(Made("in_place.pt2"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const int64_t used = gpu().memory().used(GpuUse::kWeights);
+  {
+    const auto eager = loader_->OpenEager(Made("in_place.pt2"), *weights);
+    ASSERT_TRUE(eager.ok()) << eager.status();
+    EXPECT_EQ(gpu().memory().used(GpuUse::kEager), used);
+    EXPECT_EQ(gpu().memory().taken(GpuUse::kEager), used);
+  }
+  EXPECT_EQ(gpu().memory().used(GpuUse::kEager), 0);
+  ScriptOf("free 1000000");
+  const auto refused = loader_->OpenEager(Made("in_place.pt2"), *weights);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
+}
+
 // A run's inputs are still being copied when the call that enqueues it returns.
 TEST_F(LifeTest, WhatIsCopiedStaysUntilItIs) {
   const auto context = loader_->NewContext(1);
