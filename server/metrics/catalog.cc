@@ -46,6 +46,7 @@ constexpr MetricDef kAll[] = {
     kBreakEvenRuns,
     kWeightsBytes,
     kGpuMemory,
+    kGpuIdleUnloads,
     kGpuFreeMemory,
     kGpuBusy,
     kGpuPower,

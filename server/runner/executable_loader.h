@@ -61,6 +61,10 @@ class ExecutableLoader {
   // nobody asks here.
   virtual SpareMemory* spare_memory() { return nullptr; }
 
+  // Whether so many bytes of weights would find room if `freed` more were free
+  // than are, and all that versions can do without.
+  virtual bool CouldHold(int64_t /*bytes*/, int64_t /*freed*/) { return true; }
+
   // Whether Capture is more than an error here.
   virtual bool captures() const { return false; }
 

@@ -172,6 +172,28 @@ def test_graphs_then_eager_go_for_a_load(served: Served) -> None:
     ask(client, 4, "other")
 
 
+def test_a_version_that_nobody_asks_for_goes_last_and_comes_back(gpu: Gpu) -> None:
+    arguments = ("--repository-poll-seconds=1", "--gpu-idle-seconds=1")
+    with gpu.start(*arguments) as daemon, daemon.client() as client:
+        daemon.wait_ready(PATIENCE, ["scale"])
+        # A little less than another model needs beside the reserve: without this one's weights there would be enough.
+        gpu.behave(f"free {(256 << 20) + 100}")
+        gpu.add("other")
+        eventually(lambda: "scale:1: unloaded: nobody has asked for it for" in daemon.log(), "it goes", PATIENCE)
+        gpu.behave("")
+        daemon.wait_ready(PATIENCE, ["other"])
+        ask(client, 1, "other")
+        assert daemon.metric("stoker_gpu_idle_unloads_total", device="cuda:0") == 1
+        assert daemon.metric("stoker_gpu_memory_bytes", use="weights") == 256
+        with pytest.raises(InferenceServerException) as refused:
+            ask(client)
+        assert refused.value.status() == "StatusCode.UNAVAILABLE"
+        assert "other:1 wanted its memory on cuda:0; a request has it loaded again" in refused.value.message()
+        daemon.wait_ready(PATIENCE, ["scale"])
+        np.testing.assert_array_equal(ask(client), np.zeros((1, 64)))
+        assert daemon.stop() == 0
+
+
 def test_what_cannot_fit_takes_nothing_from_others(served: Served) -> None:
     gpu, daemon, client = served
     gpu.behave("free 1000000")

@@ -38,6 +38,9 @@ class GpuLoader : public ExecutableLoader {
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) override;
   SpareMemory* spare_memory() override { return &gpu_.spares(); }
+  bool CouldHold(int64_t bytes, int64_t freed) override {
+    return gpu_.CouldHold(bytes, freed);
+  }
   bool captures() const override { return true; }
   absl::StatusOr<CapturedGraph> Capture(
       std::shared_ptr<Executable> compiled, ExecutionContext& context,
