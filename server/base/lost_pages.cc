@@ -43,10 +43,14 @@ bool FillWithZeros(uintptr_t address) {
   return false;
 }
 
-void OnLostPage(int /*signal*/, siginfo_t* info, void* /*context*/) {
+void OnLostPage(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
   if (!FillWithZeros(reinterpret_cast<uintptr_t>(info->si_addr))) {
-    sigaction(SIGBUS, &before, nullptr);  // the access is made again
+    if ((before.sa_flags & SA_SIGINFO) != 0) {
+      before.sa_sigaction(signal, info, context);  // it may know the page
+    } else {
+      sigaction(SIGBUS, &before, nullptr);  // the access is made again
+    }
   }
   errno = saved;
 }

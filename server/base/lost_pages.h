@@ -11,7 +11,9 @@
 namespace stoker {
 
 // Installs a handler for SIGBUS, for the whole process; again: nothing. One
-// that is raised anywhere but in a guarded mapping ends the process as before.
+// that is raised anywhere but in a guarded mapping is handled as before: by
+// default it ends the process. A shared library that has this file once more
+// has a table of its own, and so calls this itself.
 void OutliveLostPages();
 
 // Some bytes of a mapping, from when it was made until before it goes.

@@ -120,10 +120,10 @@ Daemon::Daemon(const Options& options, const sigset_t& signals)
       toolchain_(HostToolchain(
           options.frozen && options.cxx.empty() ? BuildersCxx() : options.cxx)),
       machine_(MachineId()),
-      gpus_(options.cuda_library,
+      gpus_(options.gpu.library,
             {.clock = &clock_,
              .metrics = &metrics_,
-             .run_limit = options.gpu_run_limit},
+             .run_limit = options.gpu.run_limit},
             options.drain + absl::Seconds(1)),
       reference_(ReferenceOptions(options)) {
   RecordPhase("runtime");
@@ -213,6 +213,8 @@ void Daemon::OpenModels() {
   options.explicit_control = options_.explicit_control;
   options.load_models = options_.load_models;
   options.rebucket_interval = options_.rebucket;
+  // Where all is only compiled nobody asks for anything.
+  if (!options_.warm_only) options.idle_after = options_.gpu.idle_after;
   options.cores = UsableCores();
   options.toolchain = toolchain_;
   options.verify_promotions = options_.promotion_checks;

@@ -58,7 +58,7 @@ absl::Status RunEager(ExecutableLoader& loader, ExecutionContext& context,
   ASSIGN_OR_RETURN(const NamedTensors named, ParseTensorFile(request));
   ASSIGN_OR_RETURN(const std::vector<Tensor> inputs, InOrder(named));
   ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
-                   loader.OpenEager(program));
+                   loader.OpenEager(program, /*weights=*/nullptr));
   return eager->Run(context, inputs).status();
 }
 

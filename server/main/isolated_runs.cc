@@ -96,7 +96,7 @@ int IsolatedRuns(int argc, char** argv) {
   // Opened, but never run here: a process that has computed has threads, which
   // those that it forks would lack.
   const absl::StatusOr<std::shared_ptr<Executable>> program =
-      loader->OpenEager(arguments[0]);
+      loader->OpenEager(arguments[0], /*weights=*/nullptr);
   std::string length(kPrefixBytes, '\0');
   while (ReadAll(STDIN_FILENO, length.data(), length.size())) {
     std::string message(DecodeLength(length), '\0');

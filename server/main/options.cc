@@ -15,10 +15,11 @@
 #include "base/cgroup_limits.h"
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
+#include "main/gpu_options.h"
+#include "main/seconds.h"
 #include "main/telemetry_options.h"
 #include "main/tls_options.h"
 #include "main/wire_options.h"
-#include "runner/gpus.h"
 #include "wire/address.h"
 
 namespace stoker {
@@ -51,22 +52,6 @@ std::string NameOfFolder(const std::string& path) {
   return (said.has_filename() ? said : said.parent_path()).filename().string();
 }
 
-// A finite number of seconds; CLI11's own check lets "nan" pass and prints the
-// largest double in full.
-CLI::Validator Seconds(bool zero_allowed) {
-  auto check = [zero_allowed](const std::string& text) -> std::string {
-    double value = 0;
-    if (absl::SimpleAtod(text, &value) && std::isfinite(value) &&
-        (value > 0 || (zero_allowed && value == 0))) {
-      return "";
-    }
-    return absl::StrCat("expected a number of seconds, ",
-                        zero_allowed ? "at least 0" : "above 0", ", got \"",
-                        text, "\"");
-  };
-  return CLI::Validator(check, zero_allowed ? ">= 0" : "> 0");
-}
-
 // The command line by topic: each says which options it has, and what their
 // numbers mean.
 class CommandLine {
@@ -95,7 +80,6 @@ class CommandLine {
   std::string default_device_ = "cpu";
   std::string metrics_compat_;
   std::string unlisted_ = "isolate";
-  double gpu_run_seconds_ = absl::ToDoubleSeconds(options_.gpu_run_limit);
   std::string control_;  // empty: by the interval
   double poll_seconds_ = 0;
   double wait_seconds_ = 0;
@@ -118,7 +102,6 @@ class CommandLine {
 CommandLine::CommandLine() {
   options_.cache = DefaultCacheFolder();
   options_.compiler_folder = DefaultCompilerFolder();
-  options_.cuda_library = DefaultGpuLibrary();
   options_.compile_jobs = DefaultCompileJobs();
   app_.set_version_flag("--version", STOKER_VERSION);
   app_.get_formatter()->column_width(34);
@@ -195,14 +178,7 @@ void CommandLine::AddDevices() {
         return device.ok() ? "" : std::string(device.status().message());
       })
       ->capture_default_str();
-  app_.add_option("--cuda-library", options_.cuda_library,
-                  "libstoker_cuda.so, which is opened where a model asks for a "
-                  "GPU; beside stokerd or in ../lib/stoker unless given");
-  app_.add_option("--gpu-run-limit-seconds", gpu_run_seconds_,
-                  "time after which a run on a GPU counts as hung, and the "
-                  "process ends")
-      ->check(Seconds(/*zero_allowed=*/false))
-      ->capture_default_str();
+  AddGpuOptions(app_, options_.gpu);
 }
 
 void CommandLine::AddAddresses() {
@@ -354,7 +330,6 @@ void CommandLine::Convert() {
   options_.triton_metrics = metrics_compat_ == "triton";
   options_.default_device = *ParseDevice(default_device_);
   options_.isolate_unlisted = unlisted_ == "isolate";
-  options_.gpu_run_limit = absl::Seconds(gpu_run_seconds_);
   options_.repository_poll = absl::Seconds(poll_seconds_);
   options_.repository_wait = absl::Seconds(wait_seconds_);
   options_.rebucket = absl::Seconds(rebucket_seconds_);

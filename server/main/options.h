@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "kernel_cache/eviction.h"
+#include "main/gpu_options.h"
 #include "telemetry/telemetry.h"
 #include "tensor/device.h"
 #include "wire/limits.h"
@@ -25,9 +26,8 @@ struct Options {
   CacheLimits cache_limits;
   bool require_cache = false;
   bool warm_only = false;
-  Device default_device;     // of models whose model.yaml says none
-  std::string cuda_library;  // libstoker_cuda.so
-  absl::Duration gpu_run_limit = absl::Seconds(120);
+  Device default_device;  // of models whose model.yaml says none
+  GpuServing gpu;
   std::string listen = "0.0.0.0:8001";
   std::string http_listen = "0.0.0.0:8000";  // empty: HTTP is not offered
   TlsOptions tls;                            // no certificate: plain text

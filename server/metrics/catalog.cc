@@ -48,6 +48,7 @@ constexpr MetricDef kAll[] = {
     kBreakEvenRuns,
     kWeightsBytes,
     kGpuMemory,
+    kGpuIdleUnloads,
     kGpuFreeMemory,
     kGpuBusy,
     kGpuPower,

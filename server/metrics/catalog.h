@@ -179,7 +179,11 @@ inline constexpr MetricDef kWeightsBytes{"stoker_weights_bytes",
 inline constexpr MetricDef kGpuMemory{
     "stoker_gpu_memory_bytes", MetricKind::kGauge, "device,use",
     "Device memory that models hold, by use: weights, eager (its own copy of "
-    "the weights), graphs."};
+    "the weights, where it needs one), graphs."};
+inline constexpr MetricDef kGpuIdleUnloads{
+    "stoker_gpu_idle_unloads_total", MetricKind::kCounter, "device",
+    "Versions that nobody asked for and whose memory another one's load "
+    "wanted."};
 inline constexpr MetricDef kGpuFreeMemory{
     "stoker_gpu_free_bytes", MetricKind::kGauge, "device",
     "Free memory of a GPU that serves, as the driver says."};

@@ -166,20 +166,21 @@ absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
   absl::MutexLock lock(&eager_mu_);
   std::shared_ptr<Executable>& eager = eager_[DeviceOf(thread)];
   if (eager == nullptr) {
-    const DevicePlace& place = device(thread).place;
-    auto opened = OpenEager(*place.loader);
+    auto opened = OpenEager(device(thread));
     if (!opened.ok()) return spec_.ByItsName(opened.status());
     RETURN_IF_ERROR(spec_.CheckUnchanged());
     eager = *std::move(opened);
     log::Info("{}: eager tier opened{}", spec_.Label(),
-              spec_.on_gpu() ? " on " + place.name : "");
+              spec_.on_gpu() ? " on " + device(thread).place.name : "");
   }
   return eager;
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::OpenEager(
-    ExecutableLoader& loader) const {
-  if (!spec_.isolated()) return loader.OpenEager(spec_.HeldPath());
+    const OnDevice& device) const {
+  if (!spec_.isolated()) {
+    return device.place.loader->OpenEager(spec_.HeldPath(), device.weights);
+  }
   return std::make_shared<IsolatedEager>(
       *deps_.isolated, spec_.HeldPath(), *deps_.clock,
       deps_.metrics->Counter(metric::kIsolatedRunsLost, labels_));

@@ -108,7 +108,7 @@ class ExecutableTiers {
   }
   int buckets() const { return static_cast<int>(spec_.buckets.size()); }
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      ExecutableLoader& loader) const;
+      const OnDevice& device) const;
   // False where it isn't open, and while it opens.
   bool EagerKeepsToContext() const ABSL_LOCKS_EXCLUDED(eager_mu_);
   // With errors for who knows the program by its name.

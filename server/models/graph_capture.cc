@@ -10,6 +10,7 @@
 #include "metrics/catalog.h"
 #include "models/padded_run.h"
 #include "models/version_labels.h"
+#include "planning/parity_cases.h"
 
 namespace stoker {
 namespace {
@@ -121,13 +122,29 @@ std::optional<GraphCapture::NoGraph> GraphCapture::Capture(
   return std::nullopt;
 }
 
+std::vector<std::vector<Tensor>> GraphCapture::Samples(
+    const WarmupStep& step) const {
+  const MadeUpInputs& made_up = version_.made_up;
+  const DimensionSizes& sizes = step.sizes.sizes;
+  std::vector<std::vector<Tensor>> samples = {
+      made_up.Of(sizes, /*seed=*/0), made_up.Of(sizes, /*seed=*/1),
+      made_up.Extremes(sizes, /*seed=*/2),
+      made_up.OtherIntegers(sizes, /*seed=*/0),
+      made_up.WideIntegers(sizes, /*seed=*/3)};
+  std::erase_if(samples, [](const auto& sample) { return sample.empty(); });
+  uint64_t seed = 4;
+  for (const CaseSizes& one : ParityCases(version_.spec, step.sizes)) {
+    if (!one.padded) continue;
+    samples.push_back(PaddedInputs(
+        version_.layout, made_up.Of(one.sizes, seed++), one.sizes, step.sizes));
+  }
+  return samples;
+}
+
 absl::StatusOr<GraphCapture::Captured> GraphCapture::CaptureOnEachThread(
     const WarmupStep& step, size_t threads, int64_t max_bytes) const {
   Clock& clock = *version_.deps.clock;
-  const std::vector<Tensor> samples[] = {
-      version_.made_up.Of(step.sizes.sizes, /*seed=*/0),
-      version_.made_up.Of(step.sizes.sizes, /*seed=*/1),
-      version_.made_up.Extremes(step.sizes.sizes, /*seed=*/2)};
+  const std::vector<std::vector<Tensor>> samples = Samples(step);
   Captured captured;
   std::vector<int64_t> device_bytes(version_.deps.placement.places.size(), 0);
   for (size_t thread = 0; thread < threads; ++thread) {

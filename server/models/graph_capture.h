@@ -3,6 +3,13 @@
 // those that gain something. A bucket without one runs its compiled code. Never
 // fails the version.
 //
+// A capture records launches with their arguments, and no code of the host:
+// what that has made of a value (a size, an index, a branch) is in the graph
+// for ever, and no replay on the captured inputs shows it. So each graph is
+// compared with runs on others before it serves: other numbers, the ends of
+// their ranges, each integer and boolean another than at the capture, integers
+// wide apart, and fewer rows that padding fills up.
+//
 // Of the warm-up's thread; blocks.
 #pragma once
 
@@ -45,6 +52,8 @@ class GraphCapture {
     int64_t bytes = 0;   // on the device that has most
   };
 
+  // What a graph of this bucket is captured with, and then what it is tried on.
+  std::vector<std::vector<Tensor>> Samples(const WarmupStep& step) const;
   // nullopt: there is a graph now.
   std::optional<NoGraph> Capture(const WarmupStep& step);
   absl::StatusOr<Captured> CaptureOnEachThread(const WarmupStep& step,

@@ -115,10 +115,11 @@ void Lifecycle::Follow(const RepositorySnapshot& snapshot,
     const auto known = std::find_if(
         versions_.begin(), versions_.end(), [&](const auto& managed) {
           // One that drains is on its way out, whoever wants it back.
+          const bool rests = !managed->rests.empty();
           return !managed->replaced &&
-                 managed->state != VersionState::kDraining &&
+                 (managed->state != VersionState::kDraining || rests) &&
                  !(retry && spec != nullptr &&
-                   managed->state == VersionState::kFailed) &&
+                   (managed->state == VersionState::kFailed || rests)) &&
                  managed->model == desired.model &&
                  managed->version == desired.version && managed->spec == spec &&
                  (spec != nullptr || managed->reason == error);
@@ -296,6 +297,9 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
       managed.may_pass = MayPass(status);
       absl::StrAppend(&reason, "; what was stopped for it is loaded again");
     } else if (MayPass(status) && !managed.comes_back()) {
+      if (absl::IsResourceExhausted(status) && MakeIdleRest(managed)) {
+        managed.failed_loads = 0;
+      }
       const absl::Duration backoff = LoadBackoff(managed.failed_loads++);
       managed.retry_at = deps_.clock->Now() + backoff;
       absl::StrAppend(&reason, "; tried again in ",
@@ -353,6 +357,7 @@ void Lifecycle::Unload(Managed& managed, MonotonicTime deadline) {
     managed.running->Stop(deadline);
     managed.loader.Join();
     managed.held.reset();
+    managed.holders.reset();  // also keeps what `held` held
     LetGo(managed);
   }
   Transition(managed, VersionState::kUnloaded);
@@ -414,11 +419,12 @@ void Lifecycle::Publish() {
       // A reloaded version comes later in the list and replaces its older self.
       serving[managed->model][managed->version] = managed->held;
     }
-    any_serving |= serves;
+    any_serving |= serves || !managed->rests.empty();
     any_wanted |= managed->wanted;
     const std::string gap = GapText(*managed);
     lines.push_back({{managed->model, managed->version, managed->state,
-                      gap.empty() ? managed->reason : gap, false},
+                      gap.empty() ? managed->reason : gap, false,
+                      !managed->rests.empty() && managed->wanted},
                      managed->running});
   }
   AddStopped(lines);
@@ -428,7 +434,8 @@ void Lifecycle::Publish() {
     const bool replaces = was_ready && (options_.explicit_control ||
                                         serving.contains(managed->model));
     const bool given_up =
-        managed->state == VersionState::kFailed && !deps_.require_cache;
+        (managed->state == VersionState::kFailed && !deps_.require_cache) ||
+        !managed->rests.empty();
     settled &= !managed->wanted || managed->state == VersionState::kServing ||
                given_up || replaces;
   }

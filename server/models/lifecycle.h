@@ -50,6 +50,9 @@ struct LifecycleOptions {
   // choose. Not with a poll interval.
   bool explicit_control = false;
   std::vector<std::string> load_models;
+  // Without a request for so long, a version gives way to a load that finds no
+  // memory on its GPU; infinite: never.
+  absl::Duration idle_after = absl::InfiniteDuration();
   // Asked when a model is first to run on a GPU; empty: there are none.
   DevicePlaces::FindGpus gpus;
 };
@@ -83,6 +86,9 @@ class Lifecycle {
   // Looks at what models there are, whatever `model` says; `done` is told when
   // that is published.
   void RefreshNames(const std::string& model, AwaitedChanges::Done done);
+
+  // A version that rests is loaded again: somebody asks for it.
+  void Wake(std::string_view model, int64_t version);
 
   // Does what is due, and publishes. Returns when it is to be called again, if
   // no event comes first.
@@ -129,6 +135,8 @@ class Lifecycle {
     std::vector<Former> stopped_for_it;
     MonotonicTime gap_since;  // of one that comes back
     bool makes_room = false;  // goes for one that waits for its memory
+    // Why it is unloaded, though wanted, until somebody asks for it; or empty.
+    std::string rests;
     // Such a former one, that comes back, when its time has come.
     bool restored = false;
     bool comes_back() const { return restored && !wanted; }
@@ -191,6 +199,16 @@ class Lifecycle {
   void AddStopped(std::vector<PublishedVersions::Line>& lines) const;
   // Its memory isn't free before the object is gone.
   void LetGo(Managed& managed);
+
+  // --- idle versions' memory (idle_versions.cc) ---
+
+  // Those that nobody asked for longest go, as many as it takes for a load that
+  // found no memory on a GPU to be tried again. False: that would not do, and
+  // none goes.
+  bool MakeIdleRest(const Managed& starved);
+  std::vector<Managed*> IdleOn(const DevicePlace& place,
+                               const Managed& starved) const;
+  void Rest(Managed& idle, const DevicePlace& place, const Managed& starved);
 
   // 1 for the state that a version is in.
   Gauge StateGauge(const Managed& managed, VersionState state) const;

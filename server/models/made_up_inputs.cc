@@ -78,6 +78,17 @@ std::vector<Tensor> MadeUpInputs::WideIntegers(absl::Span<const int64_t> sizes,
   return any ? SeededInputs(domains, seed) : std::vector<Tensor>();
 }
 
+std::vector<Tensor> MadeUpInputs::OtherIntegers(absl::Span<const int64_t> sizes,
+                                                uint64_t seed) const {
+  std::vector<InputDomain> domains = Domains(sizes);
+  bool any = false;
+  for (InputDomain& domain : domains) {
+    domain.shifted = IsInteger(domain.dtype) || domain.dtype == DataType::kBool;
+    any |= domain.shifted;
+  }
+  return any ? SeededInputs(domains, seed) : std::vector<Tensor>();
+}
+
 std::vector<InputDomain> MadeUpInputs::Domains(
     absl::Span<const int64_t> sizes) const {
   std::vector<InputDomain> domains;

@@ -40,6 +40,11 @@ class MadeUpInputs {
   std::vector<Tensor> WideIntegers(absl::Span<const int64_t> sizes,
                                    uint64_t seed) const;
 
+  // As Of, but each integer and boolean is another one of those it may be.
+  // Empty where there are none.
+  std::vector<Tensor> OtherIntegers(absl::Span<const int64_t> sizes,
+                                    uint64_t seed) const;
+
   // Calls `run` with inputs of one kind after the other, that one first, until
   // it returns something else than INVALID_ARGUMENT, and returns that. When all
   // are refused: INVALID_ARGUMENT, as the first was.

@@ -54,6 +54,7 @@ struct ModelManager::Impl {
                    .rebucket_interval = options.rebucket_interval,
                    .explicit_control = options.explicit_control,
                    .load_models = options.load_models,
+                   .idle_after = options.idle_after,
                    .gpus = options.gpus},
                   repository, loader, WithReadiness(std::move(deps)), metrics,
                   published, events) {}
@@ -145,6 +146,19 @@ absl::StatusOr<ModelHandle> ModelManager::Acquire(std::string_view model,
       impl_->published.Acquire(model, version);
   if (!found.ok()) return std::move(found).status();
   return ModelHandle(*std::move(found));
+}
+
+absl::StatusOr<ModelHandle> ModelManager::AcquireForRun(std::string_view model,
+                                                        int64_t version) const {
+  absl::StatusOr<ModelHandle> handle = Acquire(model, version);
+  if (handle.ok()) return handle;
+  if (const auto rests = impl_->published.WhichRests(model, version)) {
+    impl_->events->PostUnlessClosed(
+        [impl = impl_.get(), name = std::string(model), number = *rests] {
+          impl->lifecycle.Wake(name, number);
+        });
+  }
+  return handle;
 }
 
 bool ModelManager::Ready(std::string_view model, int64_t version) const {

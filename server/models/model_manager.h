@@ -71,6 +71,9 @@ struct ModelManagerOptions {
   // How often `buckets: auto` looks at the traffic of what serves; 0: only when
   // a version is loaded.
   absl::Duration rebucket_interval = absl::ZeroDuration();
+  // Without a request for so long, a version on a GPU gives way to one whose
+  // load finds no memory there; infinite: never.
+  absl::Duration idle_after = absl::InfiniteDuration();
   int cores = 1;                  // of this host
   Toolchain toolchain;            // what compiled code is made by and for
   bool verify_promotions = true;  // parity and profit checks before promotion
@@ -109,6 +112,9 @@ class ModelManager {
   // texts.
   absl::StatusOr<ModelHandle> Acquire(std::string_view model,
                                       int64_t version) const;
+  // As Acquire, for a run: a version that rests (idle_after) is loaded again.
+  absl::StatusOr<ModelHandle> AcquireForRun(std::string_view model,
+                                            int64_t version) const;
   // Whether Acquire would succeed; never an error.
   bool Ready(std::string_view model, int64_t version) const;
   // With explicit control also what could be loaded: as version 0, unloaded.

@@ -93,6 +93,7 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
                            deps.placement.places.front().name)),
       layout_(LayoutOf(*spec_)),
       made_up_(*spec_),
+      last_asked_(deps.clock->Now().ToNanoseconds()),
       stats_(*deps.metrics, labels_, StepNames(plan_), TierNames(*spec_)),
       tiers_(*spec_, plan_, deps_),
       contexts_(deps.placement.places.size() *
@@ -185,6 +186,7 @@ absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
         spec_->name,
         BucketName(ShapeBucket{task->sizes}, spec_->DimensionNames())));
   }
+  if (spec_->on_gpu()) last_asked_ = deps_.clock->Now().ToNanoseconds();
   const DimensionSizes sizes = task->sizes;
   if (deps_.samples != nullptr && deps_.samples->Draw()) {
     deps_.samples->Keep(sizes, input_names_, task->inputs);

@@ -5,6 +5,8 @@
 // Thread-safe. Create it, Load it, have its warmup() run, Stop it.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <stop_token>
 #include <string>
@@ -39,6 +41,7 @@ class ModelVersion final : private BatchRunner {
 
   const ModelSpec& spec() const { return *spec_; }
   VersionStats& stats() { return stats_; }
+  const Placement& placement() const { return deps_.placement; }
   const Toolchain& toolchain() const { return deps_.toolchain; }
 
   // Warmup::Load, where the CPUs can be had that model.yaml confines it to.
@@ -55,6 +58,10 @@ class ModelVersion final : private BatchRunner {
   // StopWarmup; refuses new tasks, runs queued ones until `deadline`.
   void Stop(MonotonicTime deadline);
 
+  // When somebody submitted something last, or it was made. Of one on a GPU.
+  MonotonicTime last_asked() const {
+    return MonotonicTime::FromNanoseconds(last_asked_.load());
+  }
   // In the plan's order.
   std::vector<BucketStatus> Buckets() const;
   // "3 of 8 buckets settled; batch=1,tokens=64: build, 12 s"; empty when all
@@ -96,6 +103,7 @@ class ModelVersion final : private BatchRunner {
 
   // Own synchronisation.
   std::stop_source stop_;  // of the warm-up
+  std::atomic<int64_t> last_asked_;
   VersionStats stats_;
   ExecutableTiers tiers_;
 

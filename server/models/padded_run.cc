@@ -15,6 +15,22 @@ namespace {
 // Of a dimension that the program leaves open.
 constexpr int64_t kUnboundedTestSize = 2;
 
+// One request with these inputs.
+Batch BatchOf(const BatchLayout& layout, absl::Span<const Tensor> inputs,
+              const DimensionSizes& sizes) {
+  auto task = std::make_unique<InferTask>();
+  task->inputs.assign(inputs.begin(), inputs.end());
+  task->sizes = sizes;
+  if (layout.batch_dimension.has_value()) {
+    task->rows = sizes[static_cast<size_t>(*layout.batch_dimension)];
+  }
+  Batch batch;
+  batch.sizes = sizes;
+  batch.rows = task->rows;
+  batch.tasks.push_back(std::move(task));
+  return batch;
+}
+
 }  // namespace
 
 Shape ShapeOf(const InputSpec& input, absl::Span<const int64_t> sizes) {
@@ -59,21 +75,26 @@ std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
   return sizes;
 }
 
+std::vector<Tensor> PaddedInputs(const BatchLayout& layout,
+                                 absl::Span<const Tensor> inputs,
+                                 const DimensionSizes& sizes,
+                                 const ShapeBucket& bucket) {
+  const auto gatherer = std::make_shared<Gatherer>(layout);
+  const absl::Span<const Tensor> gathered =
+      gatherer->Gather(BatchOf(layout, inputs, sizes), bucket.sizes);
+  std::vector<Tensor> padded(gathered.begin(), gathered.end());
+  for (Tensor& tensor : padded) {
+    if (tensor.owner == nullptr) tensor.owner = gatherer;
+  }
+  return padded;
+}
+
 absl::StatusOr<RunResult> PaddedRun::Run(Executable& executable,
                                          ExecutionContext& context,
                                          absl::Span<const Tensor> inputs,
                                          const DimensionSizes& sizes,
                                          const ShapeBucket& bucket) {
-  auto task = std::make_unique<InferTask>();
-  task->inputs.assign(inputs.begin(), inputs.end());
-  task->sizes = sizes;
-  if (layout_.batch_dimension.has_value()) {
-    task->rows = sizes[static_cast<size_t>(*layout_.batch_dimension)];
-  }
-  Batch batch;
-  batch.sizes = sizes;
-  batch.rows = task->rows;
-  batch.tasks.push_back(std::move(task));
+  const Batch batch = BatchOf(layout_, inputs, sizes);
   absl::StatusOr<RunResult> result =
       executable.Run(context, gatherer_.Gather(batch, bucket.sizes));
   gatherer_.Release();

@@ -32,6 +32,12 @@ std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
                                        std::vector<DimensionSizes> sizes,
                                        const Executable& executable);
 
+// Inputs of `sizes`, padded to the bucket as the batcher does.
+std::vector<Tensor> PaddedInputs(const BatchLayout& layout,
+                                 absl::Span<const Tensor> inputs,
+                                 const DimensionSizes& sizes,
+                                 const ShapeBucket& bucket);
+
 class PaddedRun {
  public:
   // The layout outlives this object.

@@ -52,6 +52,7 @@ bool PublishedVersions::Publish(Serving serving, std::vector<Line> index,
   serving_.swap(serving);
   index_.swap(index);
   models_.swap(models);
+  asked_.clear();
   return became_ready;
 }
 
@@ -75,6 +76,20 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::Acquire(
     if (chosen != found->second.end()) return chosen->second;
   }
   return WhyNot(index_, model, version);
+}
+
+std::optional<int64_t> PublishedVersions::WhichRests(std::string_view model,
+                                                     int64_t version) {
+  absl::MutexLock lock(&mu_);
+  std::optional<int64_t> found;
+  for (const auto& [line, running] : index_) {
+    if (!line.rests || line.model != model) continue;
+    if (version != 0 && line.version != version) continue;
+    if (!found.has_value() || *found < line.version) found = line.version;
+  }
+  if (!found.has_value()) return std::nullopt;
+  const bool first = asked_.emplace(std::string(model), *found).second;
+  return first ? found : std::nullopt;
 }
 
 std::vector<std::string> PublishedVersions::Unloaded() const {

@@ -9,8 +9,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -50,6 +53,10 @@ class PublishedVersions {
   absl::StatusOr<std::shared_ptr<ModelVersion>> Acquire(std::string_view model,
                                                         int64_t version) const
       ABSL_LOCKS_EXCLUDED(mu_);
+  // The resting version that this would have meant; once until the next
+  // publication, nullopt before and for any other.
+  std::optional<int64_t> WhichRests(std::string_view model, int64_t version)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // With what each is doing now.
   std::vector<Line> Lines() const ABSL_LOCKS_EXCLUDED(mu_);
   // Models of which there is no line.
@@ -62,6 +69,7 @@ class PublishedVersions {
   Serving serving_ ABSL_GUARDED_BY(mu_);
   std::vector<Line> index_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> models_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<std::string, int64_t>> asked_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -121,6 +121,7 @@ void Lifecycle::EndGap(Managed& managed) {
 }
 
 std::string Lifecycle::GapText(const Managed& managed) {
+  if (!managed.rests.empty()) return managed.rests;
   if (managed.makes_room && managed.state == VersionState::kDraining) {
     return kStopped;
   }
@@ -139,7 +140,7 @@ void Lifecycle::AddStopped(std::vector<PublishedVersions::Line>& lines) const {
           });
       if (there) continue;
       lines.push_back({{managed->model, former.version, VersionState::kUnloaded,
-                        kStopped, false},
+                        kStopped, false, false},
                        nullptr});
     }
   }

@@ -21,6 +21,9 @@ struct VersionStatus {
   std::string reason;  // "warming up: bucket 3 of 8 (batch=1,tokens=64): build,
                        // 12 s", or an error
   bool newest = false;
+  // Nobody asked for it, and its memory was wanted: a request has it loaded
+  // again.
+  bool rests = false;
 };
 
 struct BucketStatus {

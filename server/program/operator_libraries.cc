@@ -20,9 +20,13 @@ constexpr std::string_view kOwn[] = {
     "aten",         "prims",       "quantized",   "quantized_decomposed",
     "higher_order", "torchvision", "transformers"};
 
-std::vector<OperatorLibrary>& Allowed() {
-  static auto& libraries = *new std::vector<OperatorLibrary>;
-  return libraries;
+struct Allowed {
+  std::vector<OperatorLibrary> own;
+  const std::vector<OperatorLibrary>* used = &own;  // or somebody else's
+};
+Allowed& TheAllowed() {
+  static auto& allowed = *new Allowed;
+  return allowed;
 }
 
 // As Python and torch's schemas have it.
@@ -83,12 +87,20 @@ absl::StatusOr<std::vector<OperatorLibrary>> AllowOperatorLibraries(
     }
     libraries.push_back(std::move(library));
   }
-  Allowed() = libraries;
+  TheAllowed().own = libraries;
   return libraries;
 }
 
+const std::vector<OperatorLibrary>& AllowedOperatorLibraries() {
+  return *TheAllowed().used;
+}
+
+void ShareOperatorLibraries(const std::vector<OperatorLibrary>& allowed) {
+  TheAllowed().used = &allowed;
+}
+
 const OperatorLibrary* FindOperatorLibrary(std::string_view name) {
-  const std::vector<OperatorLibrary>& allowed = Allowed();
+  const std::vector<OperatorLibrary>& allowed = AllowedOperatorLibraries();
   const auto found = std::find_if(
       allowed.begin(), allowed.end(),
       [name](const auto& library) { return library.name == name; });

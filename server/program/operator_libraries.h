@@ -29,6 +29,14 @@ struct OperatorLibrary {
 absl::StatusOr<std::vector<OperatorLibrary>> AllowOperatorLibraries(
     const std::vector<std::string>& texts);
 
+// Those that are allowed, as one list that stays where it is.
+const std::vector<OperatorLibrary>& AllowedOperatorLibraries();
+
+// For a shared library that has this room in it once more, and so a list of its
+// own: from now on `allowed`, the process's, is the one that it goes by.
+// Outlives it.
+void ShareOperatorLibraries(const std::vector<OperatorLibrary>& allowed);
+
 // Null when no library was said to have operators of this name. Thread-safe;
 // valid until the next AllowOperatorLibraries.
 const OperatorLibrary* FindOperatorLibrary(std::string_view name);

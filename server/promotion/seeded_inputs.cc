@@ -73,11 +73,12 @@ void FillIntegers(const InputDomain& domain, SplitMix64& random,
       continue;
     }
     // Multiply and keep the upper half: a number in [0, span].
-    const uint64_t offset =
+    uint64_t offset =
         span == std::numeric_limits<uint64_t>::max()
             ? bits
             : static_cast<uint64_t>(
                   static_cast<unsigned __int128>(bits) * (span + 1) >> 64);
+    if (domain.shifted) offset = offset == span ? 0 : offset + 1;
     out[i] = static_cast<T>(static_cast<uint64_t>(low) + offset);
   }
 }

@@ -20,6 +20,10 @@ struct InputDomain {
   // Nothing but the ends of the range; of normal numbers, zero and, of either
   // sign, next to nothing and from ExtremeOf(dtype) to a quarter more.
   bool extremes = false;
+  // Each integer and boolean is the one after what it would be, and the first
+  // of the range after its last: all are others, where the range has more than
+  // one.
+  bool shifted = false;
   enum class Pattern {
     kAny,
     kAscending,  // along the last axis

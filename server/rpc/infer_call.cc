@@ -109,7 +109,7 @@ void InferCall::GoOn(const absl::Status& parsed) {
   }
   absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
   absl::StatusOr<ModelHandle> handle =
-      version.ok() ? services_.manager.Acquire(view.model_name, *version)
+      version.ok() ? services_.manager.AcquireForRun(view.model_name, *version)
                    : version.status();
   if (!handle.ok()) {
     Refuse(handle.status());

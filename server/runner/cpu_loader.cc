@@ -36,7 +36,8 @@ class CpuLoader : public ExecutableLoader {
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& pt2_path) override {
+      const std::string& pt2_path,
+      std::shared_ptr<WeightStore> /*weights*/) override {
     const absl::MutexLock lock(&mu_);
     return EagerExecutable::Open(pt2_path);
   }

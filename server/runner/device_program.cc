@@ -1,27 +1,17 @@
 #include "runner/device_program.h"
 
-#include <unistd.h>
-
-#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "base/json_field.h"
-#include "base/json_text.h"
-#include "base/status_macros.h"
 #include "nlohmann/json.hpp"
-#include "program/limits.h"
-#include "runner/program_writer.h"
 #include "runner/registered_operator.h"
 
 namespace stoker {
 namespace {
 
 using nlohmann::json;
-
-constexpr absl::string_view kGraph = "models/model.json";
 
 bool IsDevice(const json& value) {
   if (!value.is_object() || value.size() != 2) return false;
@@ -30,12 +20,6 @@ bool IsDevice(const json& value) {
   return type != value.end() && index != value.end() && type->is_string() &&
          (*type == "cpu" || *type == "cuda") &&
          (index->is_null() || index->is_number_integer());
-}
-
-// The members that say where tensors are.
-bool NamesDevices(absl::string_view name) {
-  return name == kGraph || name == "data/weights/model_weights_config.json" ||
-         name == "data/constants/model_constants_config.json";
 }
 
 json DeviceArgument(const Device& device) {
@@ -110,35 +94,6 @@ void PlaceFactories(json& program, const Device& device) {
     }
     return true;
   });
-}
-
-absl::StatusOr<FileDescriptor> WriteDeviceProgram(const ProgramArchive& archive,
-                                                  const Device& device) {
-  const ZipArchive& zip = *archive.zip();
-  return WriteChangedProgram(
-      zip, [&](absl::string_view name) -> absl::StatusOr<ChangedMember> {
-        ChangedMember member;
-        if (!NamesDevices(name)) return member;
-        json document;
-        if (name == kGraph) {
-          // As nativert can run it.
-          document = archive.program();
-          if (device.is_gpu()) PlaceFactories(document, device);
-        } else {
-          const std::string full_name = absl::StrCat(archive.folder(), name);
-          ASSIGN_OR_RETURN(const std::string_view text,
-                           zip.ReadChecked(full_name, kMaxConfigBytes));
-          document = ReadJson(text);
-        }
-        MoveDevices(document, device);
-        member.text = JsonText(document, {.ascii = true});
-        return member;
-      });
-}
-
-void EmptyDeviceProgram(const FileDescriptor& program) {
-  // Fails only for what is no file of this process's own.
-  if (ftruncate(program.get(), 0) != 0) return;
 }
 
 }  // namespace stoker

@@ -5,7 +5,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "runner/program_effects.h"
 #include "runner/program_writer.h"
@@ -52,7 +51,7 @@ absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
 absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::OpenMapped(
     const ProgramArchive& archive, bool copy_inputs) {
   ASSIGN_OR_RETURN(const WeightlessProgram program,
-                   WriteWeightlessProgram(archive));
+                   WriteWeightlessProgram(archive, Device{}));
   Mapped mapped{.zip = archive.zip()};
   ASSIGN_OR_RETURN(mapped.memory, archive.zip()->CopyOnWrite());
   const c10::InferenceMode mode;
@@ -75,23 +74,7 @@ absl::StatusOr<std::vector<c10::IValue>> EagerExecutable::Arguments(
     given.emplace_back(copy_inputs_ ? view.clone() : view);
   }
   if (mapped_.zip == nullptr) return given;
-  std::vector<c10::IValue> arguments;
-  arguments.reserve(mapped_.weights.size());
-  size_t next = 0;
-  for (const at::Tensor& weight : mapped_.weights) {
-    if (weight.defined()) {
-      arguments.emplace_back(weight);
-    } else if (next < given.size()) {
-      arguments.push_back(std::move(given[next++]));
-    } else {
-      break;
-    }
-  }
-  if (arguments.size() == mapped_.weights.size() && next == given.size()) {
-    return arguments;
-  }
-  return absl::InternalError(absl::StrCat(
-      "expected one tensor for each input of the program, got ", given.size()));
+  return WithWeights(mapped_.weights, std::move(given));
 }
 
 absl::StatusOr<RunResult> EagerExecutable::Run(

@@ -43,10 +43,11 @@ class ExecutableLoader {
   virtual absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
       const std::string& pt2_path) = 0;
 
-  // The eager form, with a copy of the weights of its own (nativert has no
-  // hook).
+  // The eager form. On a GPU it computes with `weights`, those of the program
+  // there, unless it might write into them: then with a copy of its own. On the
+  // CPU it has its own, and `weights` may be null.
   virtual absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& pt2_path) = 0;
+      const std::string& pt2_path, std::shared_ptr<WeightStore> weights) = 0;
 
   // Opens a verified cache entry and binds `weights`. It has not run yet: the
   // first run must be alone (pytorch #181941), before it is published.
@@ -59,6 +60,10 @@ class ExecutableLoader {
   // Where versions say what they can do without when memory is short; null:
   // nobody asks here.
   virtual SpareMemory* spare_memory() { return nullptr; }
+
+  // Whether so many bytes of weights would find room if `freed` more were free
+  // than are, and all that versions can do without.
+  virtual bool CouldHold(int64_t /*bytes*/, int64_t /*freed*/) { return true; }
 
   // Whether Capture is more than an error here.
   virtual bool captures() const { return false; }

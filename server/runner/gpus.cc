@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "program/operator_libraries.h"
 
 namespace stoker {
 namespace {
@@ -59,7 +60,8 @@ absl::StatusOr<std::unique_ptr<Gpus>> OpenGpus(const std::string& library,
         library, ": expected a function ", kOpenGpusSymbol, ", found none"));
   }
   absl::Status status;
-  std::unique_ptr<Gpus> gpus(open(GpuLibraryBuild().c_str(), options, status));
+  std::unique_ptr<Gpus> gpus(open(GpuLibraryBuild().c_str(), options,
+                                  AllowedOperatorLibraries(), status));
   if (gpus == nullptr) return status;
   return gpus;
 }

@@ -21,6 +21,8 @@
 
 namespace stoker {
 
+struct OperatorLibrary;
+
 struct GpuFacts {
   int index = 0;     // among those that this process sees
   std::string name;  // "NVIDIA H100 80GB HBM3"
@@ -71,7 +73,11 @@ absl::StatusOr<int> FindGpu(const Device& device,
 
 // What libstoker_cuda.so exports, under the name kOpenGpusSymbol. The two are
 // built together: C++ objects pass between them, and `build` has to be equal.
+// The library has a copy of the rooms below this one, and none of what they
+// know: `operators` is the process's list of libraries that programs may call
+// (program/operator_libraries.h), which the copy goes by from then on.
 using OpenGpusFunction = Gpus*(const char* build, const GpuOptions& options,
+                               const std::vector<OperatorLibrary>& operators,
                                absl::Status& status);
 inline constexpr char kOpenGpusSymbol[] = "stoker_open_gpus";
 std::string GpuLibraryBuild();

@@ -1,7 +1,9 @@
 // What versions can do without on a device, and the order in which it goes when
 // somebody needs the memory: kept graphs first, as what they were captured of
 // answers as well; then eager's copies of the weights, where compiled code
-// serves every bucket. One for each device. Knows neither versions nor CUDA.
+// serves every bucket. (What goes after that is not here: whole versions that
+// nobody asks for, models/idle_versions.cc.) One for each device. Knows neither
+// versions nor CUDA.
 //
 // Thread-safe.
 #pragma once

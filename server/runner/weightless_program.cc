@@ -9,6 +9,7 @@
 #include "base/json_text.h"
 #include "base/status_macros.h"
 #include "program/own_tensor.h"
+#include "runner/device_program.h"
 #include "runner/program_writer.h"
 
 namespace stoker {
@@ -57,7 +58,7 @@ bool IsConfig(absl::string_view name) {
 }  // namespace
 
 absl::StatusOr<WeightlessProgram> WriteWeightlessProgram(
-    const ProgramArchive& archive) {
+    const ProgramArchive& archive, const Device& device) {
   json program = archive.program();
   json& module = program["graph_module"];
   const json& calls = Field(module, "module_call_graph");
@@ -72,6 +73,10 @@ absl::StatusOr<WeightlessProgram> WriteWeightlessProgram(
       MakeInputs(module["signature"]["input_specs"]);
   module["module_call_graph"][0]["signature"]["in_spec"] =
       TreeOf(inputs.size());
+  if (device.is_gpu()) {
+    PlaceFactories(program, device);
+    MoveDevices(program, device);
+  }
   ASSIGN_OR_RETURN(
       FileDescriptor file,
       WriteChangedProgram(
@@ -88,6 +93,27 @@ absl::StatusOr<WeightlessProgram> WriteWeightlessProgram(
             return member;
           }));
   return WeightlessProgram{std::move(file), std::move(inputs)};
+}
+
+absl::StatusOr<std::vector<c10::IValue>> WithWeights(
+    absl::Span<const at::Tensor> weights, std::vector<c10::IValue> given) {
+  std::vector<c10::IValue> arguments;
+  arguments.reserve(weights.size());
+  size_t next = 0;
+  for (const at::Tensor& weight : weights) {
+    if (weight.defined()) {
+      arguments.emplace_back(weight);
+    } else if (next < given.size()) {
+      arguments.push_back(std::move(given[next++]));
+    } else {
+      break;
+    }
+  }
+  if (arguments.size() == weights.size() && next == given.size()) {
+    return arguments;
+  }
+  return absl::InternalError(absl::StrCat(
+      "expected one tensor for each input of the program, got ", given.size()));
 }
 
 }  // namespace stoker

@@ -41,7 +41,8 @@ class FakeArtifactLoader : public TorchlessLoader {
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& /*pt2_path*/) override {
+      const std::string& /*pt2_path*/,
+      std::shared_ptr<WeightStore> /*weights*/) override {
     return Make(
         "eager", kEagerRun, 0,
         [this](absl::Span<const Tensor> inputs) -> absl::StatusOr<RunResult> {

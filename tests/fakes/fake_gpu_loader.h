@@ -8,10 +8,7 @@
 // Thread-safe; outlives what it opened.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -60,11 +57,11 @@ class FakeGpuLoader : public TorchlessLoader {
     const absl::MutexLock lock(&mu_);
     return captured_;
   }
-  // Of the capture that had the fewest, the samples with other values than its
-  // first.
-  size_t fewest_others() const ABSL_LOCKS_EXCLUDED(mu_) {
+  // What each capture was given.
+  std::vector<std::vector<std::vector<Tensor>>> samples() const
+      ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
-    return fewest_others_;
+    return samples_;
   }
   // The graphs that are there, the tests' own references aside.
   std::vector<std::weak_ptr<FakeExecutable>> graphs() const
@@ -80,7 +77,8 @@ class FakeGpuLoader : public TorchlessLoader {
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& /*pt2_path*/) override {
+      const std::string& /*pt2_path*/,
+      std::shared_ptr<WeightStore> /*weights*/) override {
     return Make("eager", 2 * kCompiledRun);
   }
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
@@ -106,7 +104,7 @@ class FakeGpuLoader : public TorchlessLoader {
     {
       const absl::MutexLock lock(&mu_);
       captured_.push_back(samples[0][0].shape);
-      fewest_others_ = std::min(fewest_others_, OthersOf(samples));
+      samples_.emplace_back(samples.begin(), samples.end());
       capture = capture_;
     }
     if (compiled->tier() != "aot") return absl::InternalError("not compiled");
@@ -122,15 +120,6 @@ class FakeGpuLoader : public TorchlessLoader {
   }
 
  private:
-  static size_t OthersOf(absl::Span<const std::vector<Tensor>> samples) {
-    return static_cast<size_t>(std::count_if(
-        samples.begin(), samples.end(), [&](const std::vector<Tensor>& sample) {
-          const Tensor& first = samples[0][0];
-          return sample[0].shape == first.shape &&
-                 std::memcmp(sample[0].data, first.data, first.byte_size) != 0;
-        }));
-  }
-
   std::shared_ptr<FakeExecutable> Make(const std::string& tier,
                                        absl::Duration run) {
     auto executable = std::make_shared<FakeExecutable>(tier, script_);
@@ -145,8 +134,7 @@ class FakeGpuLoader : public TorchlessLoader {
   absl::Status open_ ABSL_GUARDED_BY(mu_);
   CaptureScript capture_ ABSL_GUARDED_BY(mu_);
   std::vector<Shape> captured_ ABSL_GUARDED_BY(mu_);
-  size_t fewest_others_ ABSL_GUARDED_BY(mu_) =
-      std::numeric_limits<size_t>::max();
+  std::vector<std::vector<std::vector<Tensor>>> samples_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<FakeExecutable>> graphs_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<FakeExecutable>> compiled_ ABSL_GUARDED_BY(mu_);
 };

@@ -67,7 +67,8 @@ class FakeLoader : public TorchlessLoader {
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& /*pt2_path*/) override {
+      const std::string& /*pt2_path*/,
+      std::shared_ptr<WeightStore> /*weights*/) override {
     return eager_;
   }
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(

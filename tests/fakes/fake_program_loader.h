@@ -37,7 +37,9 @@ class FakeProgramLoader : public TorchlessLoader {
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& program) override ABSL_LOCKS_EXCLUDED(mu_) {
+      const std::string& program,
+      std::shared_ptr<WeightStore> /*weights*/) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     if (const auto why = refused_.find(program); why != refused_.end()) {
       return why->second;

@@ -7,13 +7,16 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "program/operator_libraries.h"
 #include "runner/gpus.h"
 
-extern "C" stoker::Gpus* stoker_open_gpus(const char* /*build*/,
-                                          const stoker::GpuOptions& options,
-                                          absl::Status& status) {
+extern "C" stoker::Gpus* stoker_open_gpus(
+    const char* /*build*/, const stoker::GpuOptions& options,
+    const std::vector<stoker::OperatorLibrary>& /*operators*/,
+    absl::Status& status) {
   std::thread([on_lost = options.on_lost,
                file = std::string(std::getenv("STOKER_LOSE_GPU"))] {
     const timespec wait = {.tv_sec = 0, .tv_nsec = 10'000'000};

@@ -95,10 +95,10 @@ class Bench {
     ASSIGN_OR_RETURN(const ArtifactManifest manifest,
                      ParseArtifactManifest(text));
     inputs_ = InputsOf(manifest, options_.open_size);
-    ASSIGN_OR_RETURN(const std::vector<Tensor> expected, Eager());
     auto start = Instant::now();
     ASSIGN_OR_RETURN(auto weights, loader_.MapWeights(options_.program));
     const double weights_us = Microseconds(Instant::now() - start);
+    ASSIGN_OR_RETURN(const std::vector<Tensor> expected, Eager(weights));
     start = Instant::now();
     ASSIGN_OR_RETURN(const std::shared_ptr<Executable> compiled,
                      loader_.OpenAot(options_.entry, std::move(weights)));
@@ -158,11 +158,13 @@ class Bench {
                    : absl::DataLossError("what was timed answers wrong");
   }
 
-  // Gone before the compiled form is measured: its weights are a copy.
-  absl::StatusOr<std::vector<Tensor>> Eager() {
+  // Gone before the compiled form is measured: it may have a copy of the
+  // weights.
+  absl::StatusOr<std::vector<Tensor>> Eager(
+      const std::shared_ptr<WeightStore>& weights) {
     const auto start = Instant::now();
     ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
-                     loader_.OpenEager(options_.program));
+                     loader_.OpenEager(options_.program, weights));
     RETURN_IF_ERROR(
         Measure(*eager, {{"open_us", Microseconds(Instant::now() - start)}}));
     return Answers(*eager);

@@ -100,7 +100,7 @@ def disturb(client: Client, name: str) -> None:
     """One life of a neighbour."""
     client.load(name)
     width = {"two_ops": 64, "kernels10": 256}.get(name, 256)
-    for rows in (1, 8, 37):  # the last fits no bucket: eager, with weights of its own
+    for rows in (1, 8, 37):  # the last fits no bucket: eager
         client.infer(name, {"x": torch.randn(rows, width)})
     client.unload(name)
 

@@ -151,8 +151,9 @@ def test_want_of_memory_is_that_requests_alone(served: Served) -> None:
 
 def test_graphs_then_eager_go_for_a_load(served: Served) -> None:
     gpu, daemon, client = served
-    ask(client, 5)  # fits no bucket: eager is opened
-    assert daemon.metric("stoker_gpu_memory_bytes", use="eager") == 256
+    ask(client, 5)  # fits no bucket: eager is opened, over the weights that are there
+    assert daemon.metric("stoker_gpu_memory_bytes", use="eager") == 0
+    assert daemon.metric("stoker_gpu_memory_bytes", use="weights") == 256
     # A little less than has to stay free, so that the graphs' and eager's memory would be enough, and never is: the
     # driver says the same all the time.
     gpu.behave(f"free {(256 << 20) - 1000}")
@@ -169,6 +170,28 @@ def test_graphs_then_eager_go_for_a_load(served: Served) -> None:
     gpu.behave("")
     daemon.wait_ready(PATIENCE, ["other"])
     ask(client, 4, "other")
+
+
+def test_a_version_that_nobody_asks_for_goes_last_and_comes_back(gpu: Gpu) -> None:
+    arguments = ("--repository-poll-seconds=1", "--gpu-idle-seconds=1")
+    with gpu.start(*arguments) as daemon, daemon.client() as client:
+        daemon.wait_ready(PATIENCE, ["scale"])
+        # A little less than another model needs beside the reserve: without this one's weights there would be enough.
+        gpu.behave(f"free {(256 << 20) + 100}")
+        gpu.add("other")
+        eventually(lambda: "scale:1: unloaded: nobody has asked for it for" in daemon.log(), "it goes", PATIENCE)
+        gpu.behave("")
+        daemon.wait_ready(PATIENCE, ["other"])
+        ask(client, 1, "other")
+        assert daemon.metric("stoker_gpu_idle_unloads_total", device="cuda:0") == 1
+        assert daemon.metric("stoker_gpu_memory_bytes", use="weights") == 256
+        with pytest.raises(InferenceServerException) as refused:
+            ask(client)
+        assert refused.value.status() == "StatusCode.UNAVAILABLE"
+        assert "other:1 wanted its memory on cuda:0; a request has it loaded again" in refused.value.message()
+        daemon.wait_ready(PATIENCE, ["scale"])
+        np.testing.assert_array_equal(ask(client), np.zeros((1, 64)))
+        assert daemon.stop() == 0
 
 
 def test_what_cannot_fit_takes_nothing_from_others(served: Served) -> None:

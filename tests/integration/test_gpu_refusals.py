@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,40 @@ def test_the_daemon_itself_links_no_cuda() -> None:
     """But for the runtime that libtorch_cpu links; the library's only symbol is its door."""
     assert b"stoker_open_gpus" in (STOKERD.parent / "libstoker_cuda.so").read_bytes()
     assert b"libtorch_cuda.so" not in STOKERD.read_bytes()
+
+
+# What has values in libstoker_cuda.so and in stokerd, each its own.
+TWICE = {
+    "GpuMonitor": "reads the driver's version with it, a constant",
+    "torch_avx2": "of kernels that only stokerd replaces",
+    "torch_default": "likewise",
+    "ReplaceCpuKernels": "likewise",
+    "RegisterOnce()": "of operators that only stokerd registers, with torch, which there is once",
+    "Register()": "likewise",
+    "reorder": "an operator of torch's, looked up once",
+    "EdgesOf": "constants",
+    "LatencyEdges": "constants",
+    "nothing": "no value",
+    "Children::Ours": "the library starts no process",
+    "UniqueSpelling": "the library opens no folder",
+    "Clock::Real": "the clock comes through the door",
+    "Files::Real": "has no state",
+    "TheAllowed": "the library's is told to go by stokerd's",
+    "::guarded": "each handles the lost pages of its own mappings, and asks the other",
+    "::before": "likewise",
+}
+OWN = ("out_of_memory",)  # that stokerd hasn't got
+
+
+def test_what_the_library_has_twice_is_known() -> None:
+    """What stokerd is told (an option, a handler) holds in the library only where somebody saw to it."""
+    library = STOKERD.parent / "libstoker_cuda.so"
+    said = subprocess.run(["objdump", "-t", "-C", library], capture_output=True, text=True, check=True).stdout
+    mutable = re.compile(r"\s\.t?(?:bss|data)\s+[0-9a-f]+\s+(?:\.hidden )?(stoker::.*)")
+    found = [name for name in mutable.findall(said) if "SpareMemory::kKinds" not in name]
+    assert len(found) > len(OWN)
+    unknown = [name for name in found if not any(known in name for known in (*TWICE, *OWN))]
+    assert not unknown, "which stokerd has, too: is it told to the library, or doesn't it matter?"
 
 
 def test_keys_are_those_of_the_gpu_that_is_named(repository, start, tmp_path: Path) -> None:

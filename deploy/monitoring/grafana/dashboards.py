@@ -687,8 +687,9 @@ DEVICE = dashboard(
     ),
     stacked(
         "Memory by use",
-        "What models hold on each device. eager: its own copy of the weights, which goes when all buckets are "
-        "compiled; one that stays is a bucket on eager. Two versions at once, during a change, need room for both.",
+        "What models hold on each device. eager: its own copy of the weights where it writes in place, which goes "
+        "when all buckets are compiled; one that stays is a bucket on eager. Two versions at once, during a change, "
+        "need room for both.",
         query("sum by (instance, device, use) (stoker_gpu_memory_bytes{$f})", "{{instance}} {{device}} {{use}}"),
         unit="bytes",
     ),

@@ -92,13 +92,17 @@ absl::StatusOr<GpuMemory::Claim> Gpu::Take(GpuUse use, absl::string_view whose,
   absl::StatusOr<GpuMemory::Claim> claim = TakeFree(use, whose, bytes);
   if (claim.ok() || use == GpuUse::kGraphs) return claim;
   // What can't fit in any case costs nobody anything.
-  const int64_t spare =
-      memory_.used(GpuUse::kGraphs) + memory_.used(GpuUse::kEager);
-  if (bytes + GpuMemory::kReserve > FreeBytes() + spare) return claim;
+  if (!CouldHold(bytes)) return claim;
   while (!claim.ok() && spares_.ReleaseNext(Std(whose))) {
     claim = TakeFree(use, whose, bytes);
   }
   return claim;
+}
+
+bool Gpu::CouldHold(int64_t bytes, int64_t freed) const {
+  const int64_t spare =
+      memory_.used(GpuUse::kGraphs) + memory_.used(GpuUse::kEager);
+  return bytes + GpuMemory::kReserve <= FreeBytes() + spare + freed;
 }
 
 absl::StatusOr<GpuMemory::Claim> Gpu::TakeFree(GpuUse use,

@@ -62,6 +62,9 @@ class Gpu {
   absl::StatusOr<GpuMemory::Claim> Take(GpuUse use, absl::string_view whose,
                                         int64_t bytes);
 
+  // ExecutableLoader::CouldHold.
+  bool CouldHold(int64_t bytes, int64_t freed = 0) const;
+
   // Once, before anything is allocated: from then on ErrorNow knows a thread's
   // want of memory also where compiled code has made it an error without a text
   // (AOTInductor's C interface does, and the allocator clears CUDA's own).

@@ -9,20 +9,25 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
 #include "runner/cuda/gpu_context.h"
-#include "runner/device_program.h"
+#include "runner/cuda/gpu_weights.h"
 #include "runner/program_effects.h"
 #include "runner/program_writer.h"
 #include "runner/torch_values.h"
-#include "runner/weight_layout.h"
+#include "runner/weightless_program.h"
 
 namespace stoker {
 
-GpuEager::GpuEager(Gpu& gpu, GpuMemory::Claim claim,
+GpuEager::GpuEager(Gpu& gpu, std::shared_ptr<WeightStore> store,
+                   std::vector<at::Tensor> weights,
                    std::unique_ptr<Handle> handle)
-    : gpu_(gpu), claim_(std::move(claim)), handle_(std::move(handle)) {}
+    : gpu_(gpu),
+      store_(std::move(store)),
+      weights_(std::move(weights)),
+      handle_(std::move(handle)) {}
 
 GpuEager::~GpuEager() {
   const absl::ReaderMutexLock lock(&gpu_.capture_lock());
@@ -37,26 +42,38 @@ GpuEager::~GpuEager() {
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> GpuEager::Open(
-    Gpu& gpu, const std::string& pt2_path) {
+    Gpu& gpu, const std::string& pt2_path,
+    std::shared_ptr<WeightStore> weights) {
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
-  RETURN_IF_ERROR(CheckKeepsNoState(ScanProgramEffects(archive->program()),
-                                    archive->program_place()));
-  const int64_t bytes = LayOutWeights(archive->tensors()).bytes;
-  ASSIGN_OR_RETURN(GpuMemory::Claim claim,
-                   gpu.Take(GpuUse::kEager, pt2_path, bytes));
-  ASSIGN_OR_RETURN(const FileDescriptor program,
-                   WriteDeviceProgram(*archive, {.kind = Device::Kind::kGpu,
-                                                 .index = gpu.facts().index}));
+  const ProgramEffects effects = ScanProgramEffects(archive->program());
+  RETURN_IF_ERROR(CheckKeepsNoState(effects, archive->program_place()));
+  // Which memory an operator writes can't always be told, and the weights are
+  // everybody's.
+  if (effects.writes_in_place) {
+    ASSIGN_OR_RETURN(weights, LoadWeights(gpu, *archive, GpuUse::kEager));
+  }
+  ASSIGN_OR_RETURN(
+      const WeightlessProgram program,
+      WriteWeightlessProgram(
+          *archive, {.kind = Device::Kind::kGpu, .index = gpu.facts().index}));
+  std::vector<at::Tensor> of_inputs;
+  for (const std::string& name : program.inputs) {
+    at::Tensor& weight = of_inputs.emplace_back();
+    if (name.empty()) continue;
+    const at::Tensor* found = weights->Find(name);
+    if (found == nullptr) {
+      return absl::DataLossError(absl::StrCat(pt2_path, " has a tensor '", name,
+                                              "' that it had not before"));
+    }
+    weight = *found;
+  }
   try {
     const c10::InferenceMode mode;
     const c10::cuda::CUDAGuard guard(gpu.device());
-    auto handle = std::make_unique<Handle>(PathOfDescriptor(program),
+    auto handle = std::make_unique<Handle>(PathOfDescriptor(program.file),
                                            ProgramArchive::kModelName);
-    claim->Taken();
-    // nativert keeps its file open.
-    EmptyDeviceProgram(program);
-    return std::shared_ptr<Executable>(
-        new GpuEager(gpu, std::move(claim), std::move(handle)));
+    return std::shared_ptr<Executable>(new GpuEager(
+        gpu, std::move(weights), std::move(of_inputs), std::move(handle)));
   } catch (...) {
     return gpu.ErrorNow(pt2_path, /*eager=*/true);
   }
@@ -71,7 +88,10 @@ absl::StatusOr<RunResult> GpuEager::Run(ExecutionContext& context,
     const at::NoTF32Guard float32;
     // Copies: in-place operators harm nobody.
     std::vector<at::Tensor> uploaded = on.Upload(inputs);
-    std::vector<c10::IValue> arguments(uploaded.begin(), uploaded.end());
+    ASSIGN_OR_RETURN(
+        std::vector<c10::IValue> arguments,
+        WithWeights(weights_, std::vector<c10::IValue>(uploaded.begin(),
+                                                       uploaded.end())));
     return TensorsOfValues(
         handle_->runWithFlatInputsAndOutputs(std::move(arguments)));
   };

@@ -6,19 +6,23 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runner/cuda/gpu.h"
 #include "runner/executable.h"
+#include "runner/weight_store.h"
 
 namespace stoker {
 
 class GpuEager : public Executable {
  public:
-  // Loads the program's copy for this GPU (runner/device_program.h), with
-  // weights of its own: nativert has no hook for others'. Under the opening
-  // mutex.
+  // The program's graph for this GPU, whose weights are given to nativert at
+  // each run (runner/weightless_program.h): `weights`, which are there already,
+  // or a copy where the program writes into something that might be one. Under
+  // the opening mutex.
   static absl::StatusOr<std::shared_ptr<Executable>> Open(
-      Gpu& gpu, const std::string& pt2_path);
+      Gpu& gpu, const std::string& pt2_path,
+      std::shared_ptr<WeightStore> weights);
   ~GpuEager() override;
 
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
@@ -28,10 +32,12 @@ class GpuEager : public Executable {
 
  private:
   using Handle = torch::nativert::ModelRunnerHandle;
-  GpuEager(Gpu& gpu, GpuMemory::Claim claim, std::unique_ptr<Handle> handle);
+  GpuEager(Gpu& gpu, std::shared_ptr<WeightStore> store,
+           std::vector<at::Tensor> weights, std::unique_ptr<Handle> handle);
 
   Gpu& gpu_;
-  const GpuMemory::Claim claim_;
+  const std::shared_ptr<WeightStore> store_;
+  const std::vector<at::Tensor> weights_;  // of it, by flat input, or none
   std::unique_ptr<Handle> handle_;
 };
 

@@ -1,123 +1,17 @@
 #include "runner/cuda/gpu_loader.h"
 
-#include <ATen/ATen.h>
-#include <c10/core/InferenceMode.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <cuda_runtime_api.h>
-
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
+#include "runner/cuda/cuda_kernels.h"
 #include "runner/cuda/gpu_aot.h"
 #include "runner/cuda/gpu_context.h"
 #include "runner/cuda/gpu_eager.h"
 #include "runner/cuda/gpu_graph.h"
-#include "runner/weight_layout.h"
-#include "runner/weight_store.h"
+#include "runner/cuda/gpu_weights.h"
 
 namespace stoker {
-namespace {
-
-constexpr int64_t kStagingBytes = int64_t{16} << 20;
-
-// A block of device memory outside of torch's allocator, accounted as weights.
-class WeightBlock {
- public:
-  WeightBlock(Gpu& gpu, GpuMemory::Claim claim, int64_t bytes)
-      : gpu_(gpu), claim_(std::move(claim)) {
-    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
-    C10_CUDA_CHECK(cudaMalloc(&data_, std::max<int64_t>(bytes, 1)));
-    claim_->Taken();
-  }
-  ~WeightBlock() {
-    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
-    const c10::cuda::CUDAGuard guard(gpu_.device());
-    cudaFree(data_);
-  }
-  WeightBlock(const WeightBlock&) = delete;
-  WeightBlock& operator=(const WeightBlock&) = delete;
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-
- private:
-  Gpu& gpu_;
-  const GpuMemory::Claim claim_;
-  void* data_ = nullptr;
-};
-
-// Two pinned buffers: one is filled from the mapped file while the other is on
-// its way.
-class Uploader {
- public:
-  explicit Uploader(Gpu& gpu) : gpu_(gpu) {
-    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
-    try {
-      C10_CUDA_CHECK(
-          cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-      for (Half& half : halves_) {
-        half.pinned = PinnedBytes(kStagingBytes);
-        C10_CUDA_CHECK(cudaEventCreateWithFlags(
-            &half.copied, cudaEventBlockingSync | cudaEventDisableTiming));
-      }
-    } catch (...) {
-      Close();
-      throw;
-    }
-  }
-  ~Uploader() {
-    const absl::ReaderMutexLock lock(&gpu_.capture_lock());
-    Close();
-  }
-  Uploader(const Uploader&) = delete;
-  Uploader& operator=(const Uploader&) = delete;
-
-  void Copy(const std::byte* host, int64_t bytes, std::byte* device) {
-    while (bytes > 0) {
-      const int64_t part = std::min(bytes, kStagingBytes);
-      Half& half = halves_[next_];
-      next_ = 1 - next_;
-      C10_CUDA_CHECK(cudaEventSynchronize(half.copied));
-      std::memcpy(half.pinned.mutable_data_ptr(), host,
-                  static_cast<size_t>(part));
-      const absl::ReaderMutexLock lock(&gpu_.capture_lock());
-      C10_CUDA_CHECK(cudaMemcpyAsync(device, half.pinned.const_data_ptr(),
-                                     static_cast<size_t>(part),
-                                     cudaMemcpyHostToDevice, stream_));
-      C10_CUDA_CHECK(cudaEventRecord(half.copied, stream_));
-      host += part;
-      device += part;
-      bytes -= part;
-    }
-  }
-  void Finish() { C10_CUDA_CHECK(cudaStreamSynchronize(stream_)); }
-
- private:
-  struct Half {
-    at::Tensor pinned;
-    cudaEvent_t copied = nullptr;
-  };
-  // What there is of it.
-  void Close() {
-    if (stream_ == nullptr) return;
-    // The pinned memory goes back to others: nothing may still be read from it.
-    cudaStreamSynchronize(stream_);
-    for (Half& half : halves_) {
-      if (half.copied != nullptr) cudaEventDestroy(half.copied);
-    }
-    cudaStreamDestroy(stream_);
-  }
-
-  Gpu& gpu_;
-  cudaStream_t stream_ = nullptr;
-  Half halves_[2];
-  int next_ = 0;
-};
-
-}  // namespace
 
 std::unique_ptr<ExecutionContext> GpuLoader::NewContext(int threads) {
   return std::make_unique<GpuContext>(gpu_, threads);
@@ -127,53 +21,15 @@ absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
     const std::string& pt2_path) {
   RETURN_IF_ERROR(gpu_.health().Check());
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
-  const WeightLayout layout = LayOutWeights(archive->tensors());
-  ASSIGN_OR_RETURN(GpuMemory::Claim claim,
-                   gpu_.Take(GpuUse::kWeights, pt2_path, layout.bytes));
-  std::shared_ptr<WeightBlock> block;
-  try {
-    const c10::InferenceMode mode;
-    const c10::cuda::CUDAGuard guard(gpu_.device());
-    block = std::make_shared<WeightBlock>(gpu_, std::move(claim), layout.bytes);
-    Uploader uploader(gpu_);
-    for (const WeightLayout::Region& region : layout.regions) {
-      uploader.Copy(region.host, region.bytes, block->data() + region.offset);
-    }
-    uploader.Finish();
-  } catch (...) {
-    return gpu_.ErrorNow("copying weights to the GPU");
-  }
-  gpu_.CountCopied(Gpu::Direction::kToDevice, layout.bytes);
-  if (!archive->zip()->Unchanged()) {
-    return absl::DataLossError(
-        absl::StrCat(pt2_path, " was written to while it was read"));
-  }
-  return WeightStore::Place(
-      *archive, gpu_.device(),
-      [&](const std::string& name) {
-        return block->data() + layout.offsets.at(name);
-      },
-      block,
-      [this, whose = absl::StrCat(pt2_path, " (rounded)")](
-          int64_t bytes) -> absl::StatusOr<std::shared_ptr<std::byte>> {
-        ASSIGN_OR_RETURN(GpuMemory::Claim room,
-                         gpu_.Take(GpuUse::kWeights, whose, bytes));
-        try {
-          const c10::cuda::CUDAGuard guard(gpu_.device());
-          const auto rounded =
-              std::make_shared<WeightBlock>(gpu_, std::move(room), bytes);
-          return std::shared_ptr<std::byte>(rounded, rounded->data());
-        } catch (...) {
-          return gpu_.ErrorNow("memory for rounded weights");
-        }
-      });
+  RETURN_IF_ERROR(CheckHasCudaKernels(*archive));
+  return LoadWeights(gpu_, *archive, GpuUse::kWeights);
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> GpuLoader::OpenEager(
-    const std::string& pt2_path) {
+    const std::string& pt2_path, std::shared_ptr<WeightStore> weights) {
   RETURN_IF_ERROR(gpu_.health().Check());
   const absl::MutexLock lock(&open_mutex_);
-  return GpuEager::Open(gpu_, pt2_path);
+  return GpuEager::Open(gpu_, pt2_path, std::move(weights));
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> GpuLoader::OpenAot(

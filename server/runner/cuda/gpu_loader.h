@@ -27,15 +27,20 @@ class GpuLoader : public ExecutableLoader {
 
   std::unique_ptr<ExecutionContext> NewContext(int threads) override;
   // Copies them to the GPU through pinned memory. RESOURCE_EXHAUSTED with the
-  // arithmetic when they don't fit.
+  // arithmetic when they don't fit, INVALID_ARGUMENT for a program that no GPU
+  // can run (cuda_kernels.h).
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
       const std::string& pt2_path) override;
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& pt2_path) override;
+      const std::string& pt2_path,
+      std::shared_ptr<WeightStore> weights) override;
   absl::StatusOr<std::shared_ptr<Executable>> OpenAot(
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) override;
   SpareMemory* spare_memory() override { return &gpu_.spares(); }
+  bool CouldHold(int64_t bytes, int64_t freed) override {
+    return gpu_.CouldHold(bytes, freed);
+  }
   bool captures() const override { return true; }
   absl::StatusOr<CapturedGraph> Capture(
       std::shared_ptr<Executable> compiled, ExecutionContext& context,

@@ -1,12 +1,15 @@
 // The door of libstoker_cuda.so.
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/lost_pages.h"
+#include "program/operator_libraries.h"
 #include "runner/cuda/cuda_gpus.h"
 
 namespace stoker {
 
 extern "C" Gpus* stoker_open_gpus(const char* build, const GpuOptions& options,
+                                  const std::vector<OperatorLibrary>& operators,
                                   absl::Status& status) {
   if (GpuLibraryBuild() != build) {
     status = absl::FailedPreconditionError(
@@ -14,6 +17,8 @@ extern "C" Gpus* stoker_open_gpus(const char* build, const GpuOptions& options,
                      ", stokerd of build ", build));
     return nullptr;
   }
+  ShareOperatorLibraries(operators);
+  OutliveLostPages();
   auto gpus = OpenCudaGpus(options);
   status = gpus.status();
   return gpus.ok() ? gpus->release() : nullptr;

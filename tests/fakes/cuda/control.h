@@ -13,6 +13,10 @@
 //   answers zeros           what is copied from the device is zeros: kernels
 //                           compute nothing, and what they were to write is
 //                           whatever was there
+//   answers inputs          it is a digest of what was copied to it before, so
+//                           that answers to other inputs are others
+//   baked N                 then a replay's is as if the N-th of these inputs,
+//                           from 0, were what it was at the capture
 //   launch_us N             the host's time for each launch
 #pragma once
 
@@ -20,6 +24,9 @@ extern "C" {
 
 // In place of the script so far. Null: none.
 void fake_cuda_script(const char* text);
+// `then` is called with `argument` at the next call of that name, and not
+// again.
+void fake_cuda_at(const char* call, void (*then)(void*), void* argument);
 // How often it was called since the process began; "memory": any that takes
 // some.
 long fake_cuda_calls(const char* call);

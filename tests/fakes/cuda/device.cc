@@ -36,6 +36,7 @@ Device& Device::The() {
 }
 
 Error Device::BeginLocked(const char* call, bool takes_memory) {
+  if (const auto at = at_.extract(call)) at.mapped()();
   const Error scripted = script_.Count(call);
   const Error memory = takes_memory ? script_.Count("memory") : 0;
   if (poison_ != 0) return poison_;
@@ -81,6 +82,11 @@ Error Device::LastError(bool forget) {
 void Device::SetScript(const char* text) {
   const Lock lock(mu_);
   script_.Read(text == nullptr ? "" : text);
+}
+
+void Device::At(const char* call, std::function<void()> then) {
+  const Lock lock(mu_);
+  at_[call] = std::move(then);
 }
 
 long Device::Calls(const char* call) {
@@ -195,6 +201,9 @@ extern "C" {
 
 void fake_cuda_script(const char* text) {
   fake_cuda::Device::The().SetScript(text);
+}
+void fake_cuda_at(const char* call, void (*then)(void*), void* argument) {
+  fake_cuda::Device::The().At(call, [=] { then(argument); });
 }
 long fake_cuda_calls(const char* call) {
   return fake_cuda::Device::The().Calls(call);

@@ -63,6 +63,10 @@ struct Stream {
   uint64_t done = 0;
   bool hung = false;
   std::unique_ptr<Capture> capture;
+  // Digests of what was copied to the device since an answer was last copied
+  // from it.
+  std::vector<uint64_t> inputs;
+  bool answered = false;
 };
 
 struct Event {
@@ -74,6 +78,7 @@ struct Event {
 
 struct Graph {
   std::vector<Work> work;
+  std::vector<uint64_t> inputs;  // its stream's at the capture
 };
 
 // Of the calling thread: cudaThreadExchangeStreamCaptureMode.
@@ -97,6 +102,7 @@ class Device {
   Error LastError(bool forget);
 
   void SetScript(const char* text);
+  void At(const char* call, std::function<void()> then);
   long Calls(const char* call);
   long Live(const char* kind);
 
@@ -151,12 +157,14 @@ class Device {
   Error Enqueue(Stream* stream, Work work);
   Error Drain(Lock& lock, Stream* stream, uint64_t after);
   Error RunOne(Lock& lock, Stream* stream);
-  void CopyNow(void* to, const void* from, size_t bytes);
+  void CopyNow(void* to, const void* from, size_t bytes, Stream* stream);
+  bool OnDevice(const void* data) const;
   void CheckLive(const void* data, size_t bytes, const char* what);
 
   std::mutex mu_;
   std::condition_variable never_;  // what hangs waits for
   Script script_;
+  std::map<std::string, std::function<void()>> at_;
   Error poison_ = 0;
   struct Block {
     size_t bytes;

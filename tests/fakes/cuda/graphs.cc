@@ -30,7 +30,7 @@ Error Device::EndCapture(Stream* stream, Graph** graph) {
   if (stream->capture == nullptr) return kInvalidValue;
   const std::unique_ptr<Capture> capture = std::move(stream->capture);
   if (capture->invalid) return kCaptureInvalidated;
-  *graph = *graphs_.insert(new Graph{capture->work}).first;
+  *graph = *graphs_.insert(new Graph{capture->work, stream->inputs}).first;
   return 0;
 }
 
@@ -58,6 +58,15 @@ Error Device::LaunchGraph(Graph* graph, Stream* stream) {
   const Lock lock(mu_);
   if (!graphs_.contains(graph)) Violated("a graph is launched that is gone");
   stream = Known(stream);
+  if (const int baked = script_.baked(); baked >= 0) {
+    const auto at = static_cast<size_t>(baked);
+    const auto bake = [stream, at, was = graph->inputs] {
+      if (at < was.size() && at < stream->inputs.size()) {
+        stream->inputs[at] = was[at];
+      }
+    };
+    if (const Error error = Enqueue(stream, {.run = bake})) return error;
+  }
   for (const Work& work : graph->work) {
     if (const Error error = Enqueue(stream, work)) return error;
   }

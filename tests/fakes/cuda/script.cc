@@ -21,7 +21,8 @@ Script::Script() : file_(FileFromEnvironment()) {}
 void Script::Read(const std::string& text) {
   rules_.clear();
   free_bytes_ = -1;
-  answers_zeros_ = false;
+  answers_.clear();
+  baked_ = -1;
   launch_us_ = 0;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -32,7 +33,9 @@ void Script::Read(const std::string& text) {
     if (first == "free") {
       words >> free_bytes_;
     } else if (first == "answers") {
-      answers_zeros_ = true;
+      words >> answers_;
+    } else if (first == "baked") {
+      words >> baked_;
     } else if (first == "launch_us") {
       words >> launch_us_;
     } else {

@@ -22,7 +22,9 @@ class Script {
   long calls(const std::string& call) const;
 
   int64_t free_bytes() const { return free_bytes_; }  // -1: not said
-  bool answers_zeros() const { return answers_zeros_; }
+  bool answers_zeros() const { return answers_ == "zeros"; }
+  bool answers_inputs() const { return answers_ == "inputs"; }
+  int baked() const { return baked_; }  // -1: none
   int launch_us() const { return launch_us_; }
 
  private:
@@ -39,7 +41,8 @@ class Script {
   std::vector<Rule> rules_;
   std::map<std::string, long> calls_;
   int64_t free_bytes_ = -1;
-  bool answers_zeros_ = false;
+  std::string answers_;
+  int baked_ = -1;
   int launch_us_ = 0;
 };
 

@@ -131,5 +131,31 @@ TEST(MadeUpInputsTest, IntegersOfNoKnownRangeMayBeWideApart) {
   EXPECT_TRUE(MadeUpInputs(spec).WideIntegers({64}, 0).empty());
 }
 
+TEST(MadeUpInputsTest, OtherIntegersAreOthersEachOfThem) {
+  ModelSpec spec;
+  spec.dimensions = {{"n", "s0", 1, 100, true}};
+  for (const DataType dtype :
+       {DataType::kInt64, DataType::kBool, DataType::kUint8, DataType::kFp32}) {
+    InputSpec& input = spec.inputs.emplace_back();
+    input.dtype = dtype;
+    input.dims = {DimExpr::Dimension(0)};
+    if (dtype == DataType::kUint8) input.range = {3, 250};
+  }
+  const MadeUpInputs made_up(spec);
+  const auto usual = made_up.Of({64}, 5);
+  const auto others = made_up.OtherIntegers({64}, 5);
+  ASSERT_EQ(others.size(), 4u);
+  for (size_t i = 0; i < 64; ++i) {
+    EXPECT_NE(ValuesOf<int64_t>(usual[0])[i], ValuesOf<int64_t>(others[0])[i]);
+    EXPECT_NE(ValuesOf<uint8_t>(usual[1])[i], ValuesOf<uint8_t>(others[1])[i]);
+    EXPECT_NE(ValuesOf<uint8_t>(usual[2])[i], ValuesOf<uint8_t>(others[2])[i]);
+    EXPECT_GE(ValuesOf<uint8_t>(others[2])[i], 3);
+    EXPECT_LE(ValuesOf<uint8_t>(others[2])[i], 250);
+  }
+  EXPECT_EQ(ValuesOf<float>(usual[3]), ValuesOf<float>(others[3]));
+  spec.inputs = {spec.inputs[3]};
+  EXPECT_TRUE(MadeUpInputs(spec).OtherIntegers({64}, 5).empty());
+}
+
 }  // namespace
 }  // namespace stoker

@@ -40,13 +40,14 @@ std::shared_ptr<ModelSpec> Rows(int64_t version) {
 class NarrowLoader : public FakeProgramLoader {
  public:
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
-      const std::string& program) override ABSL_LOCKS_EXCLUDED(mu_) {
+      const std::string& program, std::shared_ptr<WeightStore> weights) override
+      ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     ++opens_;
     if (!open_.expired()) {
       return absl::InternalError("two programs at the same time");
     }
-    auto opened = FakeProgramLoader::OpenEager(program);
+    auto opened = FakeProgramLoader::OpenEager(program, std::move(weights));
     if (opened.ok()) open_ = *opened;
     return opened;
   }

@@ -183,7 +183,7 @@ TEST_F(WrappedProgramTest, AFileThatIsWrittenToIsNotBelieved) {
   const std::string path = folder / "model.pt2";
   OutliveLostPages();
   std::filesystem::copy_file(Made("wrapped.pt2"), path);
-  const auto eager = loader_->OpenEager(path);
+  const auto eager = loader_->OpenEager(path, nullptr);
   ASSERT_TRUE(eager.ok()) << eager.status();
   std::filesystem::resize_file(path, 100);
   const absl::Status status = (*eager)->Run(*context_, Rows()).status();
@@ -205,7 +205,7 @@ TEST_F(EagerExecutableTest, TooLittleMemoryIsSaidSo) {
 }
 
 TEST_F(EagerExecutableTest, SampleInputsAreNotRead) {
-  const auto eager = loader_->OpenEager(Made("sample_inputs.pt2"));
+  const auto eager = loader_->OpenEager(Made("sample_inputs.pt2"), nullptr);
   ASSERT_TRUE(eager.ok()) << eager.status();
   MustRun(**eager, LookupInputs({1, 2, 3}, {1}));
   EXPECT_FALSE(std::ifstream(Made("sample_inputs.pt2.executed")).good());
@@ -215,7 +215,7 @@ TEST_F(EagerExecutableTest, HostileArchivesAreRefused) {
   for (const char* kind : {"pickled_weight", "pickled_constant",
                            "file_operator", "wrong_shape", "huge_weight"}) {
     const std::string path = Made(std::string(kind) + ".pt2");
-    const absl::Status eager = loader_->OpenEager(path).status();
+    const absl::Status eager = loader_->OpenEager(path, nullptr).status();
     EXPECT_EQ(eager.code(), absl::StatusCode::kInvalidArgument) << kind;
     EXPECT_THAT(std::string(eager.message()), HasSubstr(path));
     EXPECT_EQ(loader_->MapWeights(path).status(), eager);
@@ -224,7 +224,7 @@ TEST_F(EagerExecutableTest, HostileArchivesAreRefused) {
 }
 
 TEST_F(EagerExecutableTest, AMissingFileIsNotFound) {
-  EXPECT_EQ(loader_->OpenEager(Made("nothing.pt2")).status().code(),
+  EXPECT_EQ(loader_->OpenEager(Made("nothing.pt2"), nullptr).status().code(),
             absl::StatusCode::kNotFound);
 }
 

@@ -30,7 +30,7 @@ inline std::vector<Tensor> LookupInputs(const std::vector<int64_t>& ids,
 class TorchTest : public ::testing::Test {
  protected:
   std::shared_ptr<Executable> OpenEager(const std::string& program) {
-    auto opened = loader_->OpenEager(Made(program + ".pt2"));
+    auto opened = loader_->OpenEager(Made(program + ".pt2"), nullptr);
     EXPECT_TRUE(opened.ok()) << opened.status();
     return opened.ok() ? *opened : nullptr;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,30 +18,11 @@
 #include "base/status_macros.h"
 #include "runner/cuda/cuda_gpus.h"
 #include "runner/cuda/gpu_loader.h"
-#include "tests/fakes/cuda/control.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/tensors.h"
+#include "tests/unit/runner/cuda/in_the_fake.h"
 
 namespace stoker {
-
-template <typename Function>
-Function* InTheFake(const char* name) {
-  auto* found = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
-  if (found == nullptr) {
-    std::fprintf(stderr, "the fake GPU isn't in LD_PRELOAD\n");
-    std::abort();
-  }
-  return found;
-}
-inline void Script(const std::string& text) {
-  InTheFake<decltype(fake_cuda_script)>("fake_cuda_script")(text.c_str());
-}
-inline long Calls(const char* call) {
-  return InTheFake<decltype(fake_cuda_calls)>("fake_cuda_calls")(call);
-}
-inline long Live(const char* kind) {
-  return InTheFake<decltype(fake_cuda_live)>("fake_cuda_live")(kind);
-}
 
 // Of the whole process: torch's CUDA half is there once.
 struct Shared {
@@ -124,8 +104,13 @@ class LifeTest : public ::testing::Test {
     const auto context = loader_->NewContext(1);
     ASSIGN_OR_RETURN(const auto weights,
                      loader_->MapWeights(Made("scale.pt2")));
-    ASSIGN_OR_RETURN(const auto eager, loader_->OpenEager(Made("scale.pt2")));
+    ASSIGN_OR_RETURN(const auto eager,
+                     loader_->OpenEager(Made("scale.pt2"), weights));
     RETURN_IF_ERROR(eager->Run(*context, Inputs(3, 1)).status());
+    // Has weights of its own.
+    ASSIGN_OR_RETURN(const auto in_place,
+                     loader_->OpenEager(Made("in_place.pt2"), weights));
+    RETURN_IF_ERROR(in_place->Run(*context, Inputs(3, 1)).status());
     std::vector<std::shared_ptr<Executable>> graphs;
     for (const int rows : {4, 2}) {
       ASSIGN_OR_RETURN(

@@ -68,6 +68,35 @@ TEST_F(LifeTest, WeightsAreOnTheDeviceByteByByte) {
   }
 }
 
+// Neither device nor host hold the weights once more for it.
+TEST_F(LifeTest, EagerComputesWithTheWeightsThatAreThere) {
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const int64_t copied = Calls("cudaMemcpyAsync");
+  const auto eager = loader_->OpenEager(Made("scale.pt2"), *weights);
+  ASSERT_TRUE(eager.ok()) << eager.status();
+  EXPECT_EQ(Calls("cudaMemcpyAsync"), copied);
+  EXPECT_EQ(gpu().memory().used(GpuUse::kEager), 0);
+  const auto context = loader_->NewContext(1);
+  EXPECT_TRUE((*eager)->Run(*context, Inputs(3, 1)).ok());
+}
+
+TEST_F(LifeTest, EagerThatWritesSomewhereHasWeightsOfItsOwn) {
+  const auto weights = loader_->MapWeights(Made("in_place.pt2"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const int64_t used = gpu().memory().used(GpuUse::kWeights);
+  {
+    const auto eager = loader_->OpenEager(Made("in_place.pt2"), *weights);
+    ASSERT_TRUE(eager.ok()) << eager.status();
+    EXPECT_EQ(gpu().memory().used(GpuUse::kEager), used);
+    EXPECT_EQ(gpu().memory().taken(GpuUse::kEager), used);
+  }
+  EXPECT_EQ(gpu().memory().used(GpuUse::kEager), 0);
+  ScriptOf("free 1000000");
+  const auto refused = loader_->OpenEager(Made("in_place.pt2"), *weights);
+  EXPECT_TRUE(absl::IsResourceExhausted(refused.status())) << refused.status();
+}
+
 // A run's inputs are still being copied when the call that enqueues it returns.
 TEST_F(LifeTest, WhatIsCopiedStaysUntilItIs) {
   const auto context = loader_->NewContext(1);
@@ -191,6 +220,33 @@ TEST_F(LifeTest, CapturesGoOnAfterOneThatFailed) {
     EXPECT_TRUE(next->executable->Run(*context, Inputs(2, 2)).ok()) << script;
     EXPECT_TRUE(kept->executable->Run(*context, Inputs(4, 2)).ok()) << script;
   }
+}
+
+// Nothing of what the host knew at the capture may be in the graph: on the
+// inputs that it was captured with that doesn't show.
+TEST_F(LifeTest, AGraphThatKeepsAnInputOfItsCaptureIsRefused) {
+  const auto context = loader_->NewContext(1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const auto compiled = loader_->OpenAot(Made("scale4"), *weights);
+  ASSERT_TRUE(compiled.ok()) << compiled.status();
+  ASSERT_TRUE((*compiled)->Run(*context, Inputs(4, 1)).ok());
+  const std::vector<Tensor> samples[] = {Inputs(4, 1), Inputs(4, 1),
+                                         Inputs(4, 7)};
+  const auto capture = [&](size_t count) {
+    return loader_
+        ->Capture(*compiled, *context, absl::MakeConstSpan(samples, count),
+                  int64_t{1} << 30)
+        .status();
+  };
+  Script("answers inputs");
+  EXPECT_EQ(capture(3), absl::OkStatus());
+  Script("answers inputs\nbaked 0");
+  EXPECT_EQ(capture(2), absl::OkStatus());
+  const absl::Status refused = capture(3);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("has kept something of those that it was captured"));
 }
 
 TEST_F(LifeTest, WithoutAStreamToCaptureOnKeptGraphsAreReplayed) {

@@ -60,7 +60,8 @@ TEST_F(LostTest, ARunThatDoesNotEndIsNoticed) {
       std::this_thread::yield();
     }
     End(absl::StrContains(process.why, "hangs") &&
-            absl::IsUnavailable(loader_->OpenEager(Made("scale.pt2")).status()),
+            absl::IsUnavailable(
+                loader_->OpenEager(Made("scale.pt2"), nullptr).status()),
         process.why);
   };
   EXPECT_EXIT(hang(), testing::ExitedWithCode(0), "hangs");

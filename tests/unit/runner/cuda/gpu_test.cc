@@ -425,11 +425,11 @@ TEST_F(ProgramTest, EagerAnswersAsTheProcessorDoes) {
   const auto inputs = InputsOf(entries_[0]);
   const auto cpu = MakeCpuLoader();
   const auto here = cpu->NewContext(4);
-  const auto on_cpu = cpu->OpenEager(program_);
+  const auto on_cpu = cpu->OpenEager(program_, nullptr);
   ASSERT_TRUE(on_cpu.ok()) << on_cpu.status();
   const auto expected = (*on_cpu)->Run(*here, inputs);
   ASSERT_TRUE(expected.ok()) << expected.status();
-  const auto eager = loader_->OpenEager(program_);
+  const auto eager = loader_->OpenEager(program_, Weights());
   ASSERT_TRUE(eager.ok()) << eager.status();
   EXPECT_EQ(Difference(expected->outputs, Run(**eager, inputs), 1e-2), "");
 }
@@ -437,7 +437,7 @@ TEST_F(ProgramTest, EagerAnswersAsTheProcessorDoes) {
 TEST_F(ProgramTest, CompiledFormsAnswerAsEagerAndTheirGraphsAsThey) {
   if (NeedsEntries()) GTEST_SKIP() << "STOKER_GPU_TEST_ENTRIES names none";
   const auto weights = Weights();
-  const auto eager = loader_->OpenEager(program_);
+  const auto eager = loader_->OpenEager(program_, weights);
   ASSERT_TRUE(eager.ok()) << eager.status();
   struct Form {
     std::vector<Tensor> inputs;

@@ -3,7 +3,9 @@
     python make_gpu_artifacts.py FOLDER
 
 FOLDER/scale.pt2 is the program, FOLDER/scale2 and FOLDER/scale4 are its buckets of 2 and 4 rows, compiled by the
-real worker. FOLDER/stamp names the sources that they were made from; nothing is made again while they stay the same.
+real worker. in_place.pt2 is the same and writes into what it has computed; own.pt2, own_on_cpus.pt2 and boxes.pt2 call
+an operator of somebody's own, one that is for CPUs only, and one of the server's own. FOLDER/stamp names the sources
+that they were made from; nothing is made again while they stay the same.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import torch
 from torch.export import Dim
+from torchvision.ops import roi_align
 
 from compiler.job import toolchain
 from compiler.job.protocol import encode
@@ -43,6 +46,41 @@ class Scale(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         y = x * self.weight + torch.arange(64)
         return {"y": y, "sum": y.sum(1)}
+
+
+class InPlace(Scale):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": (x * self.weight).add_(1)}
+
+
+class Own(torch.nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": getattr(torch.ops.mine, self.name)(x)}
+
+
+class Boxes(torch.nn.Module):
+    def forward(self, image: torch.Tensor, boxes: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"parts": roi_align(image, boxes, 2)}
+
+
+def save(folder: Path, name: str, module: torch.nn.Module, *example: torch.Tensor, rows: bool = False) -> None:
+    sizes = ({0: Dim("batch", min=1, max=64)},) if rows else None
+    torch.export.save(torch.export.export(module.eval(), example, dynamic_shapes=sizes), folder / f"{name}.pt2")
+
+
+def save_all(folder: Path) -> None:
+    operators = torch.library.Library("mine", "DEF")
+    for name in ("twice", "twice_on_cpus"):
+        operators.define(f"{name}(Tensor x) -> Tensor")
+        operators.impl(name, lambda x: x * 2, "CompositeExplicitAutograd")
+        save(folder, name.replace("twice", "own"), Own(name), torch.ones(2))
+    save(folder, "scale", Scale(), torch.ones(2, 64), rows=True)
+    save(folder, "in_place", InPlace(), torch.ones(2, 64), rows=True)
+    save(folder, "boxes", Boxes(), torch.ones(1, 3, 8, 8), torch.tensor([[0.0, 1, 1, 5, 5], [0.0, 2, 2, 6, 6]]))
 
 
 def compile_all(folder: Path) -> None:
@@ -98,9 +136,7 @@ def main(folder: Path) -> None:
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    example = (torch.ones(2, 64),)
-    program = torch.export.export(Scale().eval(), example, dynamic_shapes=({0: Dim("batch", min=1, max=64)},))
-    torch.export.save(program, folder / "scale.pt2")
+    save_all(folder)
     compile_all(folder)
     (folder / "stamp").write_text(current)
 
