@@ -47,6 +47,12 @@ inline constexpr MetricDef kConnectionsEnded{
     "handshakes (made room for others'), tls (to a port without), protocol "
     "(its rules broken), calm (too many useless frames or resets), stalled "
     "(answers not taken), silent (no answer to pings), idle, age."};
+inline constexpr MetricDef kCallsEnded{
+    "stoker_calls_ended_total", MetricKind::kCounter, "reason",
+    "Calls over gRPC that the transport ended, by reason: headers (more than "
+    "there may be), waiting (without a message, and made room for others), "
+    "kept (too much was sent ahead, on all streams together), forbidden (open "
+    "ones that the policy doesn't let go on)."};
 inline constexpr MetricDef kSharedMemoryRegions{
     "stoker_shared_memory_regions", MetricKind::kGauge, "",
     "Shared memory regions that clients registered."};
