@@ -71,7 +71,7 @@ FENCED = (
            frozenset({"runner"})),
     Fenced("gRPC", re.compile(r"(grpc|grpcpp)/|.*\.grpc\.pb\.h$"), frozenset({"rpc", "main"})),
     Fenced("protobuf", re.compile(r"google/protobuf/|.*\.pb\.h$"), frozenset({"repository", "rpc", "main"})),
-    Fenced("OpenSSL", re.compile(r"openssl/"), frozenset({"base", "kernel_cache", "wire"})),
+    Fenced("OpenSSL", re.compile(r"openssl/"), frozenset({"access", "base", "kernel_cache", "wire"})),
     Fenced("nghttp2", re.compile(r"nghttp2/"), frozenset({"wire"})),
     Fenced("llhttp", re.compile(r"llhttp\.h"), frozenset({"wire"})),
     Fenced("simdjson", re.compile(r"simdjson\.h"), frozenset({"rpc"})),

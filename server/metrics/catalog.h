@@ -79,14 +79,16 @@ inline constexpr MetricDef kTlsCertificateExpiry{
     "Unix time at which the certificate of the ports expires; 0 without "
     "TLS."};
 inline constexpr MetricDef kAccessRefused{
-    "stoker_access_refused_total", MetricKind::kCounter, "reason",
-    "Calls that the policy refused, by reason: no_credentials (anonymous may "
-    "not), unknown_token, malformed (another header than a bearer token's), "
-    "expired, permission (who is known may not)."};
+    "stoker_access_refused_total", MetricKind::kCounter, "caller,reason",
+    "Calls that the policy refused, by its caller (anonymous: nobody whom it "
+    "knows) and by reason: no_credentials (anonymous may "
+    "not), unknown_token, invalid_token (a signed one), malformed (another "
+    "header than a bearer token's), expired, permission (who is known may "
+    "not), rate and concurrent (he asks for too much)."};
 inline constexpr MetricDef kPolicyReloads{
     "stoker_policy_reloads_total", MetricKind::kCounter, "outcome",
-    "Policies that changed while the server ran, by outcome: ok, or failed "
-    "(the one of before stays in force)."};
+    "Policies and key sets that changed while the server ran, by outcome: ok, "
+    "or failed (the one of before stays in force)."};
 inline constexpr MetricDef kFreeCores{
     "stoker_free_cores", MetricKind::kGauge, "",
     "Cores that other processes and the CPU quota leave to this one now; runs "

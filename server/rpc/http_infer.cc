@@ -27,9 +27,9 @@ HttpInfer::HttpInfer(const InferCall::Services& services, HttpCall& call,
       admission_(services) {}
 
 void HttpInfer::OnStart() {
-  if (const absl::Status may = access_.Check(Target::Of(model_)); !may.ok()) {
-    return Refuse(may);
-  }
+  absl::Status may = access_.Check(Target::Of(model_));
+  if (may.ok()) may = access_.Enter(pass_);
+  if (!may.ok()) return Refuse(may);
   const HttpHead& head = call_.head();
   if (!head.content_length.has_value() && !head.chunked) {
     HttpAnswer answer;

@@ -10,6 +10,7 @@
 #include "metrics/outcome.h"
 #include "rpc/classification.h"
 #include "rpc/model_service.h"
+#include "rpc/request_parameters.h"
 #include "rpc/shared_tensors.h"
 
 namespace stoker {
@@ -24,10 +25,10 @@ constexpr size_t kQuickAnswer = 64 << 10;
 std::shared_ptr<InferCall> InferCall::Start(
     const Services& services, const ByteChain& request, MonotonicTime deadline,
     AnswerForm form, Admission::Ticket& ticket, size_t reserved, Done done,
-    const CallAccess* access) {
-  auto call =
-      std::make_shared<InferCall>(services, request, form, nullptr, deadline,
-                                  ticket, reserved, std::move(done), access);
+    const CallAccess* access, CallerPass* pass) {
+  auto call = std::make_shared<InferCall>(services, request, form, nullptr,
+                                          deadline, ticket, reserved,
+                                          std::move(done), access, pass);
   call->Begin();
   return call;
 }
@@ -40,7 +41,7 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             const CallAccess* access) {
   auto call = std::make_shared<InferCall>(
       services, ByteChain(), AnswerForm::kUnary, &form, deadline, ticket,
-      reserved, std::move(done), access);
+      reserved, std::move(done), access, nullptr);
   call->Begin();
   return call;
 }
@@ -48,7 +49,8 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
 InferCall::InferCall(const Services& services, const ByteChain& request,
                      AnswerForm answer, InferForm* other,
                      MonotonicTime deadline, Admission::Ticket& ticket,
-                     size_t reserved, Done done, const CallAccess* access)
+                     size_t reserved, Done done, const CallAccess* access,
+                     CallerPass* pass)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
@@ -56,6 +58,7 @@ InferCall::InferCall(const Services& services, const ByteChain& request,
       reserved_(reserved),
       done_(std::move(done)),
       access_(access),
+      pass_(pass),
       form_(other != nullptr ? *other : grpc_.emplace(request, answer)) {}
 
 absl::Status InferCall::Scan() {
@@ -96,7 +99,8 @@ void InferCall::GoOn(const absl::Status& parsed) {
   }
   const RequestView& view = form_.view();
   if (access_ != nullptr) {
-    const absl::Status may = access_->Check(Target::Of(view.model_name));
+    absl::Status may = access_->Check(Target::Of(view.model_name));
+    if (may.ok() && pass_ != nullptr) may = access_->Enter(*pass_);
     if (!may.ok()) return Refuse(may);
   }
   absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
@@ -147,7 +151,11 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   task->rows = decoded.rows;
   task->deadline = deadline_;
   task->timeout = decoded.timeout;
-  task->priority = decoded.priority;
+  const DynamicBatchingSpec& batching = handle.spec().dynamic_batching;
+  task->priority = PriorityFor(
+      decoded.priority, access_ == nullptr ? 0 : access_->priority(),
+      batching.policies.size(),
+      static_cast<uint64_t>(batching.default_priority_level));
   task->cancelled =
       std::shared_ptr<std::atomic<bool>>(shared_from_this(), &cancelled_);
   task->alone = ticket_.Alone();

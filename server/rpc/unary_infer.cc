@@ -13,7 +13,9 @@ const Method& UnaryInfer::TheMethod() {
 }
 
 void UnaryInfer::OnStart() {
-  if (const absl::Status may = access_.Check(Target::Server()); !may.ok()) {
+  absl::Status may = access_.Check(Target::Server());
+  if (may.ok()) may = access_.Enter(pass_);
+  if (!may.ok()) {
     InferCall::CountRefusal(services_, may);
     return call_.Finish(ToCallStatus(may));
   }
