@@ -75,7 +75,7 @@ FENCED = (
         re.compile(r"google/protobuf/|.*\.pb\.h$"),
         frozenset({"repository", "rpc", "main", "telemetry"}),
     ),
-    Fenced("OpenSSL", re.compile(r"openssl/"), frozenset({"base", "kernel_cache", "wire"})),
+    Fenced("OpenSSL", re.compile(r"openssl/"), frozenset({"access", "base", "kernel_cache", "wire"})),
     Fenced("nghttp2", re.compile(r"nghttp2/"), frozenset({"wire"})),
     Fenced("llhttp", re.compile(r"llhttp\.h"), frozenset({"wire"})),
     Fenced("simdjson", re.compile(r"simdjson\.h"), frozenset({"rpc"})),

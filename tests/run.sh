@@ -122,7 +122,7 @@ make_checks() {
 }
 
 # A minute of each fuzz target, from its corpus; what it finds on the way stays in build/.
-fuzz_targets=(zip_archive request_reader wire http json_request)
+fuzz_targets=(zip_archive request_reader wire http json_request jwt)
 fuzz() {
   local target i pids=() failed=0
   for target in "${fuzz_targets[@]}"; do

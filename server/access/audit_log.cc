@@ -11,9 +11,12 @@ namespace stoker {
 namespace {
 
 std::string Shown(const AuditLog::Entry& entry) {
-  std::string text =
-      absl::StrCat("caller=", Absl(entry.caller), " peer=", Absl(entry.peer),
-                   " method=", Absl(entry.method.name()));
+  std::string text = absl::StrCat("caller=", Absl(entry.caller));
+  if (!entry.subject.empty()) {
+    absl::StrAppend(&text, " subject='", ShownName(entry.subject), "'");
+  }
+  absl::StrAppend(&text, " peer=", Absl(entry.peer),
+                  " method=", Absl(entry.method.name()));
   if (entry.object.empty()) return text;
   absl::StrAppend(&text, " object='", ShownName(entry.object), "'");
   return text;

@@ -37,6 +37,8 @@ class AuditLog {
     std::string_view peer;
     const Method& method;
     std::string_view object;  // a model or a region; empty: none
+    // Of the caller's token, which names one of many; empty: it names none.
+    std::string_view subject = {};
   };
 
   // Whether the caller is known by a policy; else he is anybody.

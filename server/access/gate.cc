@@ -1,6 +1,5 @@
 #include "access/gate.h"
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/constant_time.h"
@@ -10,22 +9,6 @@
 
 namespace stoker {
 namespace {
-
-// "Bearer TOKEN"; nullopt: it is anything else. Of the scheme's letters either
-// case will do.
-std::optional<std::string_view> TokenOf(std::string_view authorization) {
-  constexpr std::string_view kScheme = "bearer ";
-  if (authorization.size() <= kScheme.size()) return std::nullopt;
-  for (size_t i = 0; i < kScheme.size(); ++i) {
-    if (absl::ascii_tolower(static_cast<unsigned char>(authorization[i])) !=
-        kScheme[i]) {
-      return std::nullopt;
-    }
-  }
-  const std::string_view token = authorization.substr(kScheme.size());
-  if (!CheckToken(token).ok()) return std::nullopt;
-  return token;
-}
 
 // "may not call ModelInfer (group infer) on model 'minilm'"
 std::string MayNot(const Method& method, const Target& target) {
@@ -46,7 +29,8 @@ std::string MayNot(const Method& method, const Target& target) {
 // header from the time of the comparison.
 class Gate::Memo final : public PeerNote {
  public:
-  Memo(const std::string* authorization, Identity identity)
+  Memo(const std::string* authorization,
+       std::shared_ptr<const Identity> identity)
       : has_header_(authorization != nullptr),
         header_(has_header_ ? *authorization : ""),
         identity_(std::move(identity)) {}
@@ -55,12 +39,12 @@ class Gate::Memo final : public PeerNote {
     if (authorization == nullptr) return !has_header_;
     return has_header_ && EqualInConstantTime(header_, *authorization);
   }
-  const Identity& identity() const { return identity_; }
+  const std::shared_ptr<const Identity>& identity() const { return identity_; }
 
  private:
   const bool has_header_;
   const std::string header_;
-  const Identity identity_;
+  const std::shared_ptr<const Identity> identity_;
 };
 
 absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const std::string& path,
@@ -73,26 +57,81 @@ absl::StatusOr<std::unique_ptr<Gate>> Gate::Open(const std::string& path,
 
 absl::Status Gate::Load() {
   ASSIGN_OR_RETURN(AccessPolicy policy, AccessPolicy::Read(path_));
-  log::Info("policy {}: {} known", path_, policy.callers());
-  auto shared = std::make_shared<const AccessPolicy>(std::move(policy));
-  absl::MutexLock lock(&mu_);
-  policy_.swap(shared);
-  generation_.fetch_add(1, std::memory_order_release);
+  std::unique_ptr<ReloadedFiles> keys_file;
+  std::shared_ptr<const JwkSet> keys;
+  if (policy.jwt().has_value()) {
+    keys_file = std::make_unique<ReloadedFiles>(
+        std::vector<std::string>{policy.jwt()->jwks});
+    ASSIGN_OR_RETURN(JwkSet read, JwkSet::Read(policy.jwt()->jwks));
+    keys = std::make_shared<const JwkSet>(std::move(read));
+  }
+  log::Info("policy {}: {} known{}", path_, policy.callers(),
+            keys == nullptr
+                ? ""
+                : absl::StrCat(", ", keys->size(), " keys of signed tokens"));
+  keys_file_.swap(keys_file);
+  Enforce(std::make_shared<const AccessPolicy>(std::move(policy)),
+          std::move(keys));
   return absl::OkStatus();
 }
 
-void Gate::Look() {
-  const std::optional<absl::Status> loaded =
-      file_.Look([this] { return Load(); });
+absl::Status Gate::LoadKeys() {
+  const std::shared_ptr<const AccessPolicy> same = policy();
+  ASSIGN_OR_RETURN(JwkSet read, JwkSet::Read(same->jwt()->jwks));
+  log::Info("{}: {} keys of signed tokens", same->jwt()->jwks, read.size());
+  Enforce(same, std::make_shared<const JwkSet>(std::move(read)));
+  return absl::OkStatus();
+}
+
+Gate::Loads Gate::LoadsOf(const AccessPolicy& policy) {
+  Loads before;
+  {
+    absl::MutexLock lock(&mu_);
+    before = loads_;
+  }
+  Loads loads;
+  for (const AccessPolicy::Caller* const caller : policy.LimitedCallers()) {
+    const auto found = before.find(caller->name);
+    const auto load =
+        found != before.end() ? found->second : std::make_shared<CallerLoad>();
+    load->Limit(*caller->limits);
+    loads.emplace(caller->name, load);
+  }
+  return loads;
+}
+
+void Gate::Enforce(std::shared_ptr<const AccessPolicy> policy,
+                   std::shared_ptr<const JwkSet> keys) {
+  decltype(signed_) before;  // dies outside the lock
+  Loads loads = LoadsOf(*policy);
+  absl::MutexLock lock(&mu_);
+  policy_.swap(policy);
+  loads_.swap(loads);
+  keys_.swap(keys);
+  signed_.swap(before);
+  generation_.fetch_add(1, std::memory_order_release);
+}
+
+void Gate::LookAt(ReloadedFiles& file, absl::FunctionRef<absl::Status()> load,
+                  const char* what) {
+  const std::optional<absl::Status> loaded = file.Look(load);
   if (!loaded.has_value()) return;
   metrics_
       .Counter(metric::kPolicyReloads,
                {{"outcome", loaded->ok() ? "ok" : "failed"}})
       .Add();
   if (!loaded->ok()) {
-    log::Error("the policy of before stays in force: {}",
+    log::Error("the {} of before stays in force: {}", what,
                std::string(loaded->message()));
   }
+}
+
+void Gate::Look() {
+  LookAt(
+      file_, [this] { return Load(); }, "policy");
+  if (keys_file_ == nullptr) return;
+  LookAt(
+      *keys_file_, [this] { return LoadKeys(); }, "key set");
 }
 
 std::shared_ptr<const AccessPolicy> Gate::policy() {
@@ -100,65 +139,18 @@ std::shared_ptr<const AccessPolicy> Gate::policy() {
   return policy_;
 }
 
-void Gate::Recognise(const Peer& peer, Identity& identity) {
-  {
-    absl::MutexLock lock(&mu_);
-    identity.policy = policy_;
-    identity.generation = generation_.load(std::memory_order_relaxed);
-  }
-  identity.caller = &identity.policy->anonymous();
-  if (identity.standing == Identity::Standing::kMalformed) return;
-  if (identity.token.has_value()) {
-    const AccessPolicy::Token* const token =
-        identity.policy->FindToken(*identity.token);
-    identity.standing = token == nullptr ? Identity::Standing::kUnknownToken
-                                         : Identity::Standing::kKnown;
-    if (token == nullptr) return;
-    identity.caller = token->caller;
-    identity.expires = token->expires;
-  } else if (const AccessPolicy::Caller* const named =
-                 identity.policy->FindNamed(peer.names)) {
-    identity.standing = Identity::Standing::kKnown;
-    identity.caller = named;
-  }
-}
-
-Identity Gate::Identify(const Peer& peer, const std::string* authorization) {
-  Identity identity;
-  if (authorization != nullptr) {
-    const std::optional<std::string_view> token = TokenOf(*authorization);
-    if (token.has_value()) {
-      identity.token = HashToken(*token);
-    } else {
-      identity.standing = Identity::Standing::kMalformed;
-    }
-  }
-  Recognise(peer, identity);
-  return identity;
-}
-
-Identity Gate::IdentifyAgain(const Peer& peer, const Identity& before) {
-  Identity identity;
-  identity.token = before.token;
-  if (before.standing == Identity::Standing::kMalformed) {
-    identity.standing = before.standing;
-  }
-  Recognise(peer, identity);
-  return identity;
-}
-
 Visitor Gate::Admit(std::shared_ptr<Peer> peer,
                     const std::string* authorization) {
   const auto* memo = static_cast<const Memo*>(peer->note.get());
   if (memo == nullptr || !memo->IsOf(authorization) ||
-      memo->identity().generation !=
+      memo->identity()->generation !=
           generation_.load(std::memory_order_acquire)) {
     auto fresh =
         std::make_unique<Memo>(authorization, Identify(*peer, authorization));
     memo = fresh.get();
     peer->note = std::move(fresh);
   }
-  return {std::move(peer), memo->identity()};
+  return Visitor(std::move(peer), memo->identity());
 }
 
 absl::Status Gate::Decide(const Identity& identity, const Method& method,
@@ -168,6 +160,9 @@ absl::Status Gate::Decide(const Identity& identity, const Method& method,
       reason = "unknown_token";
       return absl::UnauthenticatedError(
           "expected a bearer token that the policy knows, got another");
+    case Identity::Standing::kInvalidToken:
+      reason = "invalid_token";
+      return identity.complaint;
     case Identity::Standing::kMalformed:
       reason = "malformed";
       return absl::UnauthenticatedError(
@@ -175,6 +170,14 @@ absl::Status Gate::Decide(const Identity& identity, const Method& method,
     case Identity::Standing::kAnonymous:
     case Identity::Standing::kKnown:
       break;
+  }
+  if (identity.not_before != absl::InfinitePast() &&
+      clock_.WallNow() < identity.not_before) {
+    reason = "invalid_token";
+    return absl::UnauthenticatedError(
+        absl::StrCat("expected a bearer token that is good already, got one "
+                     "of '",
+                     identity.caller->name, "' whose time (nbf) is to come"));
   }
   if (identity.expires != absl::InfiniteFuture() &&
       clock_.WallNow() >= identity.expires) {
@@ -199,21 +202,53 @@ absl::Status Gate::Decide(const Identity& identity, const Method& method,
       "somebody whom the policy knows"));
 }
 
+// By the policy's names: a token's subject, of which there may be any number,
+// is for the log.
+void Gate::CountRefusal(const Identity& identity, const char* reason) {
+  metrics_
+      .Counter(metric::kAccessRefused,
+               {{"caller", identity.caller->name}, {"reason", reason}})
+      .Add();
+}
+
+absl::Status Gate::Enter(const Visitor& visitor, const Method& method,
+                         CallerPass& pass, absl::Duration& retry_after) {
+  if (visitor.peer().within || method.group == MethodGroup::kHealth ||
+      method.group == MethodGroup::kMetrics) {
+    return absl::OkStatus();
+  }
+  const std::shared_ptr<const Identity> identity = Current(visitor);
+  if (identity->load == nullptr) return absl::OkStatus();
+  switch (identity->load->Enter(clock_.Now(), pass, retry_after)) {
+    case CallerLoad::Refusal::kNone:
+      return absl::OkStatus();
+    case CallerLoad::Refusal::kRate:
+      CountRefusal(*identity, "rate");
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "caller '", identity->caller->name, "' may ask for ",
+          identity->load->limits().requests_per_second,
+          " requests a second, and has asked for more: try again later"));
+    case CallerLoad::Refusal::kConcurrent:
+      CountRefusal(*identity, "concurrent");
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "caller '", identity->caller->name, "' may have ",
+          identity->load->limits().concurrent,
+          " requests under way, and has as many: try again later"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Gate::Check(const Visitor& visitor, const Method& method,
                          const Target& target) {
-  const Peer& peer = *visitor.peer;
+  const Peer& peer = visitor.peer();
   if (peer.within) return absl::OkStatus();
-  Identity fresh;
-  const Identity* identity = &visitor.identity;
-  if (identity->generation != generation_.load(std::memory_order_acquire)) {
-    fresh = IdentifyAgain(peer, *identity);
-    identity = &fresh;
-  }
+  const std::shared_ptr<const Identity> identity = Current(visitor);
   const char* reason = nullptr;
   absl::Status decided = Decide(*identity, method, target, reason);
   if (decided.ok()) return decided;
-  metrics_.Counter(metric::kAccessRefused, {{"reason", reason}}).Add();
-  audit_.Refusal({identity->caller->name, peer.shown(), method, target.model},
+  CountRefusal(*identity, reason);
+  audit_.Refusal({identity->caller->name, peer.shown(), method, target.model,
+                  identity->subject},
                  absl::IsPermissionDenied(decided)
                      ? AuditLog::Standing::kKnown
                      : AuditLog::Standing::kAnybody,
@@ -224,9 +259,11 @@ absl::Status Gate::Check(const Visitor& visitor, const Method& method,
 // Where the policy lets anybody change the server, he vouches for nothing.
 void Gate::LogChange(const Visitor& visitor, const Method& method,
                      std::string_view object) {
-  const bool known = visitor.identity.standing == Identity::Standing::kKnown;
+  const std::shared_ptr<const Identity> identity = visitor.identity();
+  const bool known = identity->standing == Identity::Standing::kKnown;
   audit_.Change(
-      {visitor.identity.caller->name, visitor.peer->shown(), method, object},
+      {identity->caller->name, visitor.peer().shown(), method, object,
+       identity->subject},
       known ? AuditLog::Standing::kKnown : AuditLog::Standing::kAnybody);
 }
 

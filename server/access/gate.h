@@ -1,6 +1,6 @@
 // Asks the policy in force about every call: who makes it, and whether he may.
-// A file that changes is read again; calls and streams that are open are asked
-// about by the new one from then on.
+// A file that changes is read again; whoever asks again about a call that is
+// open is answered by the new one from then on.
 //
 // Thread-safe.
 #pragma once
@@ -15,11 +15,15 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "access/audit_log.h"
+#include "access/caller_load.h"
+#include "access/jwk_set.h"
 #include "access/policy.h"
 #include "base/clock.h"
 #include "base/reloaded_files.h"
@@ -30,20 +34,53 @@ namespace stoker {
 
 // Who makes a call, by one policy. A value.
 struct Identity {
-  enum class Standing { kAnonymous, kKnown, kUnknownToken, kMalformed };
+  enum class Standing {
+    kAnonymous,
+    kKnown,
+    kUnknownToken,
+    kInvalidToken,  // `complaint` says why
+    kMalformed
+  };
 
   Standing standing = Standing::kAnonymous;
   std::shared_ptr<const AccessPolicy> policy;
   uint64_t generation = 0;                       // the policy's
   const AccessPolicy::Caller* caller = nullptr;  // of the policy's
+  absl::Time not_before = absl::InfinitePast();
   absl::Time expires = absl::InfiniteFuture();
-  std::optional<TokenHash> token;  // that was shown
+  std::string subject;               // of a signed token; may be empty
+  std::shared_ptr<CallerLoad> load;  // null: he has no limits
+  absl::Status complaint;
+  // That was shown; of a signed one also itself.
+  std::optional<TokenHash> token;
+  std::shared_ptr<const std::string> signed_token;
 };
 
-// Who makes a call, for as long as it lasts. A value; any thread may look.
-struct Visitor {
-  std::shared_ptr<const Peer> peer;
-  Identity identity;
+// Who makes a call, for as long as it lasts; thread-safe.
+class Visitor {
+ public:
+  Visitor(std::shared_ptr<const Peer> peer,
+          std::shared_ptr<const Identity> identity)
+      : peer_(std::move(peer)), identity_(std::move(identity)) {}
+
+  const Peer& peer() const { return *peer_; }
+  // By the policy that was in force when he was last asked about.
+  std::shared_ptr<const Identity> identity() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return identity_;
+  }
+
+ private:
+  friend class Gate;
+  void Become(std::shared_ptr<const Identity> identity) const
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    identity_.swap(identity);
+  }
+
+  const std::shared_ptr<const Peer> peer_;
+  mutable absl::Mutex mu_;
+  mutable std::shared_ptr<const Identity> identity_ ABSL_GUARDED_BY(mu_);
 };
 
 class Gate {
@@ -54,8 +91,9 @@ class Gate {
                                                     MetricRegistry& metrics,
                                                     Clock& clock);
 
-  // Reads the file again if it has changed. What is wrong is logged once, and
-  // what was right stays in force. Every few seconds; one thread.
+  // Reads the files again, the policy's and that of its keys, if they have
+  // changed. What is wrong is logged once, and what was right stays in force.
+  // Every few seconds; one thread.
   void Look();
 
   // Who makes a call. `authorization`: the header's value; null: there is none.
@@ -69,6 +107,13 @@ class Gate {
   // name the caller and the group.
   absl::Status Check(const Visitor& visitor, const Method& method,
                      const Target& target) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Counts a request of a call that has passed, until `pass` is gone.
+  // RESOURCE_EXHAUSTED: the caller has asked for too much, and may try again
+  // after `retry_after`. Calls of health's and metrics' groups are not counted.
+  absl::Status Enter(const Visitor& visitor, const Method& method,
+                     CallerPass& pass, absl::Duration& retry_after)
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // A call that changes the server has passed.
   void LogChange(const Visitor& visitor, const Method& method,
@@ -87,12 +132,35 @@ class Gate {
         file_({path_}) {}
 
   absl::Status Load() ABSL_LOCKS_EXCLUDED(mu_);
-  Identity Identify(const Peer& peer, const std::string* authorization)
+  absl::Status LoadKeys() ABSL_LOCKS_EXCLUDED(mu_);
+  void LookAt(ReloadedFiles& file, absl::FunctionRef<absl::Status()> load,
+              const char* what);
+  // By name; those that stay keep what is counted.
+  using Loads = absl::flat_hash_map<std::string, std::shared_ptr<CallerLoad>>;
+  Loads LoadsOf(const AccessPolicy& policy) ABSL_LOCKS_EXCLUDED(mu_);
+  void Enforce(std::shared_ptr<const AccessPolicy> policy,
+               std::shared_ptr<const JwkSet> keys) ABSL_LOCKS_EXCLUDED(mu_);
+  std::shared_ptr<const Identity> Identify(const Peer& peer,
+                                           const std::string* authorization)
       ABSL_LOCKS_EXCLUDED(mu_);
   // By the policy in force, from what was shown before.
-  Identity IdentifyAgain(const Peer& peer, const Identity& before)
+  std::shared_ptr<const Identity> IdentifyAgain(const Peer& peer,
+                                                const Identity& before)
       ABSL_LOCKS_EXCLUDED(mu_);
   void Recognise(const Peer& peer, Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  // The visitor's by the policy in force.
+  std::shared_ptr<const Identity> Current(const Visitor& visitor)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Of everybody who is known, and of anonymous.
+  void FindLoad(Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  void RecogniseToken(Identity& identity, const JwkSet* keys)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  static void RecogniseSigned(Identity& identity, const JwkSet& keys);
+  // What was found out about a signed token, for the next connection that
+  // shows it. False: nothing.
+  bool Recall(Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  void Remember(const Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  void CountRefusal(const Identity& identity, const char* reason);
   absl::Status Decide(const Identity& identity, const Method& method,
                       const Target& target, const char*& reason) const;
 
@@ -100,11 +168,18 @@ class Gate {
   MetricRegistry& metrics_;
   Clock& clock_;
   AuditLog audit_;
-  ReloadedFiles file_;  // of Look
+  // Of Look.
+  ReloadedFiles file_;
+  std::unique_ptr<ReloadedFiles> keys_file_;  // null: the policy has none
 
   std::atomic<uint64_t> generation_ = 0;
   absl::Mutex mu_;
   std::shared_ptr<const AccessPolicy> policy_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const JwkSet> keys_ ABSL_GUARDED_BY(mu_);  // null: likewise
+  Loads loads_ ABSL_GUARDED_BY(mu_);
+  // Good ones that came, by what is in force.
+  absl::flat_hash_map<TokenHash, std::shared_ptr<const Identity>> signed_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -8,10 +8,11 @@ namespace {
 using enum MethodGroup;
 
 constexpr bool kChanges = true;
+constexpr bool kStaysOpen = true;
 
 constexpr Method kAll[] = {
     {"/grpc.health.v1.Health/Check", kHealth},
-    {"/grpc.health.v1.Health/Watch", kHealth},
+    {"/grpc.health.v1.Health/Watch", kHealth, !kChanges, kStaysOpen},
     {"/inference.GRPCInferenceService/ServerLive", kHealth},
     {"/inference.GRPCInferenceService/ServerReady", kHealth},
     {"/inference.GRPCInferenceService/ModelReady", kHealth},
@@ -19,11 +20,13 @@ constexpr Method kAll[] = {
     {"/inference.GRPCInferenceService/ModelMetadata", kMetadata},
     {"/inference.GRPCInferenceService/ModelConfig", kMetadata},
     {"/inference.GRPCInferenceService/RepositoryIndex", kMetadata},
-    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", kMetadata},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", kMetadata,
+     !kChanges, kStaysOpen},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-     kMetadata},
+     kMetadata, !kChanges, kStaysOpen},
     {"/inference.GRPCInferenceService/ModelInfer", kInfer},
-    {"/inference.GRPCInferenceService/ModelStreamInfer", kInfer},
+    {"/inference.GRPCInferenceService/ModelStreamInfer", kInfer, !kChanges,
+     kStaysOpen},
     {"/inference.GRPCInferenceService/RepositoryModelLoad", kControl, kChanges},
     {"/inference.GRPCInferenceService/RepositoryModelUnload", kControl,
      kChanges},

@@ -35,6 +35,9 @@ struct Method {
   // Whether it changes the server: each of its calls is worth a line of the
   // log.
   bool changes = false;
+  // Whether its calls stay open for as long as the client likes: they are asked
+  // about again and again.
+  bool stays_open = false;
 
   // Whether it is a page of the metrics port, and no method of the others.
   bool is_page() const;

@@ -82,6 +82,26 @@ const AccessPolicy::Caller* AccessPolicy::FindNamed(
   return nullptr;
 }
 
+std::vector<const AccessPolicy::Caller*> AccessPolicy::LimitedCallers() const {
+  std::vector<const Caller*> limited;
+  if (anonymous_->limits.has_value()) limited.push_back(anonymous_.get());
+  for (const auto& caller : callers_) {
+    if (caller->limits.has_value()) limited.push_back(caller.get());
+  }
+  return limited;
+}
+
+const AccessPolicy::Caller* AccessPolicy::FindClaiming(const Jwt& token) const {
+  for (const ClaimSet& claims : claims_) {
+    const bool has_all = std::all_of(
+        claims.all.begin(), claims.all.end(), [&token](const auto& claim) {
+          return token.Claims(claim.first, claim.second);
+        });
+    if (has_all) return claims.caller;
+  }
+  return of_jwt_;
+}
+
 const AccessPolicy::Rule* AccessPolicy::Grant(const Caller& caller,
                                               MethodGroup group,
                                               const Target& target) {

@@ -17,6 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "access/caller_load.h"
+#include "access/jwt.h"
 #include "access/method.h"
 #include "access/model_pattern.h"
 
@@ -27,7 +29,7 @@ using TokenHash = std::array<uint8_t, 32>;
 TokenHash HashToken(std::string_view token);
 // INVALID_ARGUMENT: nothing that a header could carry, or longer than
 // kMaxTokenBytes. Never shows the token.
-inline constexpr size_t kMaxTokenBytes = 4096;
+inline constexpr size_t kMaxTokenBytes = 8192;
 absl::Status CheckToken(std::string_view token);
 
 // What a call is about besides its method.
@@ -57,6 +59,10 @@ class AccessPolicy {
   };
   struct Caller {
     std::string name;
+    std::optional<CallerLimits> limits;
+    // That his requests have which give none, and the most urgent one that he
+    // gets; 0: whatever they give.
+    uint64_t priority = 0;
     // Of each group, those that grant it.
     std::array<std::vector<const Rule*>, kMethodGroups> rules;
   };
@@ -64,6 +70,11 @@ class AccessPolicy {
     TokenHash hash = {};
     const Caller* caller = nullptr;
     absl::Time expires = absl::InfiniteFuture();
+  };
+  // Of signed tokens: names and values, all of which one has to have.
+  struct ClaimSet {
+    std::vector<std::pair<std::string, std::string>> all;
+    const Caller* caller = nullptr;
   };
 
   // INVALID_ARGUMENT: every mistake with file, line, what was expected and
@@ -82,10 +93,17 @@ class AccessPolicy {
   const Token* FindToken(const TokenHash& hash) const;
   // By the names of a certificate; null: nobody has one of them.
   const Caller* FindNamed(absl::Span<const std::string> names) const;
-  // Whether some caller is recognised by a certificate, or by a token.
+  // By the claims of a token; the first in the file of several, null: nobody
+  // has them.
+  const Caller* FindClaiming(const Jwt& token) const;
+  // How tokens are verified that a provider has signed; nullopt: there are
+  // none.
+  const std::optional<JwtRules>& jwt() const { return jwt_; }
+  // Whether some caller is recognised by a certificate.
   bool uses_names() const { return !names_.empty(); }
-  bool uses_tokens() const { return !tokens_.empty(); }
   size_t callers() const { return callers_.size(); }
+  // Of all callers, anonymous included, those that have limits.
+  std::vector<const Caller*> LimitedCallers() const;
 
   // The rule that grants it; null: none does.
   static const Rule* Grant(const Caller& caller, MethodGroup group,
@@ -100,6 +118,9 @@ class AccessPolicy {
   std::vector<std::unique_ptr<Caller>> callers_;  // without anonymous
   std::unique_ptr<Caller> anonymous_;
   std::vector<Token> tokens_;
+  std::optional<JwtRules> jwt_;
+  std::vector<ClaimSet> claims_;
+  const Caller* of_jwt_ = nullptr;  // of whom no claims say who he is
   absl::flat_hash_map<std::string, const Caller*> names_;  // in lower case
 };
 

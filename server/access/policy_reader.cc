@@ -1,29 +1,24 @@
-// AccessPolicy::Parse: what the operator's file says.
-
-#include <sys/stat.h>
+#include "access/policy_reader.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <filesystem>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "access/policy.h"
-#include "base/errno_status.h"
-#include "base/files.h"
+#include "access/trusted_file.h"
 #include "base/status_macros.h"
-#include "base/yaml_value.h"
 
 namespace stoker {
 namespace {
 
-constexpr size_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxPolicyBytes = 1 << 20;
 constexpr size_t kMaxName = 64;
+constexpr int kMaxRate = 1'000'000;
+constexpr int kMaxPriority = 1'000;
 
 bool IsName(std::string_view text) {
   constexpr char kOthers[] = "._@/-";
@@ -34,46 +29,7 @@ bool IsName(std::string_view text) {
          });
 }
 
-std::vector<std::string> GroupChoices() {
-  return {MethodGroupNames().begin(), MethodGroupNames().end()};
-}
-
 }  // namespace
-
-// Values are not shown where somebody may have put a token by mistake.
-class PolicyReader {
- public:
-  explicit PolicyReader(const std::string& path) : errors_(path) {}
-
-  absl::StatusOr<AccessPolicy> Read(const YAML::Node& document);
-
- private:
-  using Caller = AccessPolicy::Caller;
-  using Rule = AccessPolicy::Rule;
-
-  std::optional<YamlValue::Entries> SecretMap(
-      const YamlValue& value, const std::vector<std::string>& fields) const;
-  std::optional<std::vector<YamlValue>> SecretList(
-      const YamlValue& value) const;
-
-  void ReadCallers(const YamlValue& value);
-  void ReadCaller(const std::string& name, const YamlValue& value);
-  void ReadToken(const Caller& caller, const YamlValue& value);
-  void ReadHash(const YamlValue& value, AccessPolicy::Token& token);
-  static void ReadExpiry(const YamlValue& value, AccessPolicy::Token& token);
-  void ReadName(const Caller& caller, const YamlValue& value);
-  void ReadRules(const YamlValue& value);
-  void ReadRule(const YamlValue& value, size_t number);
-  static std::vector<MethodGroup> ReadGroups(const YamlValue& value);
-  std::vector<Caller*> ReadGrantees(const YamlValue& value);
-  static std::vector<ModelPattern> ReadModels(const YamlValue& value);
-  Caller* Find(std::string_view name);
-  void GrantAllWhatAnonymousMay();
-
-  YamlErrors errors_;
-  AccessPolicy policy_;
-  std::set<std::string> rule_names_;
-};
 
 std::optional<YamlValue::Entries> PolicyReader::SecretMap(
     const YamlValue& value, const std::vector<std::string>& fields) const {
@@ -94,17 +50,23 @@ absl::StatusOr<AccessPolicy> PolicyReader::Read(const YAML::Node& document) {
   policy_.anonymous_->name = AccessPolicy::kAnonymous;
   const YamlValue top(document, "", errors_);
   const std::optional<YamlValue::Entries> fields =
-      top.Map({"callers", "rules"});
-  // Rules name callers, wherever they stand.
-  for (const char* part : {"callers", "rules"}) {
+      top.Map({"callers", "rules", "jwt"});
+  // Callers need the tokens' rules and rules name callers, wherever they stand.
+  for (const char* part : {"jwt", "callers", "rules"}) {
     for (const auto& [name, value] : *fields) {
       if (name != part) continue;
-      if (name == "callers") {
+      if (name == "jwt") {
+        ReadJwt(value);
+      } else if (name == "callers") {
         ReadCallers(value);
       } else {
         ReadRules(value);
       }
     }
+  }
+  if (policy_.jwt_.has_value() && !policy_.jwt_->caller.empty() &&
+      policy_.of_jwt_ == nullptr) {
+    top.Error("jwt.caller to be one of callers", policy_.jwt_->caller);
   }
   if (errors_.empty() && policy_.rules_.empty()) {
     top.Error("rules, without which nobody may do anything", "none");
@@ -114,16 +76,6 @@ absl::StatusOr<AccessPolicy> PolicyReader::Read(const YAML::Node& document) {
   return std::move(policy_);
 }
 
-void PolicyReader::GrantAllWhatAnonymousMay() {
-  for (const auto& caller : policy_.callers_) {
-    for (size_t group = 0; group < kMethodGroups; ++group) {
-      const std::vector<const Rule*>& all = policy_.anonymous_->rules[group];
-      std::vector<const Rule*>& own = caller->rules[group];
-      own.insert(own.end(), all.begin(), all.end());
-    }
-  }
-}
-
 void PolicyReader::ReadCallers(const YamlValue& value) {
   const std::optional<YamlValue::Entries> callers = value.MapOfNames();
   if (!callers.has_value()) return;
@@ -131,10 +83,7 @@ void PolicyReader::ReadCallers(const YamlValue& value) {
 }
 
 void PolicyReader::ReadCaller(const std::string& name, const YamlValue& value) {
-  if (name == AccessPolicy::kAnonymous) {
-    value.Error("another name: anonymous is who shows nothing", name);
-    return;
-  }
+  if (name == AccessPolicy::kAnonymous) return ReadAnonymous(value);
   if (!IsName(name)) {
     value.Error(absl::StrCat("a name of 1 to ", kMaxName,
                              " letters, digits and . _ @ / -"),
@@ -143,23 +92,84 @@ void PolicyReader::ReadCaller(const std::string& name, const YamlValue& value) {
   }
   Caller& caller = *policy_.callers_.emplace_back(std::make_unique<Caller>());
   caller.name = name;
-  const auto fields = SecretMap(value, {"tokens", "names"});
+  const auto fields =
+      SecretMap(value, {"tokens", "names", "claims", "requests_per_second",
+                        "burst", "concurrent", "priority"});
   if (!fields.has_value()) return;
   size_t ways = 0;
   for (const auto& [field, ones] : *fields) {
+    if (ReadShare(field, ones, caller)) continue;
     const std::optional<std::vector<YamlValue>> list = SecretList(ones);
     if (!list.has_value()) return;
     ways += list->size();
     for (const YamlValue& one : *list) {
       if (field == "tokens") {
         ReadToken(caller, one);
+      } else if (field == "claims") {
+        ReadClaims(caller, one);
       } else {
         ReadName(caller, one);
       }
     }
   }
-  if (ways == 0) {
-    value.Error("tokens or names, by which the caller is recognised", "none");
+  CheckShare(value, caller);
+  const bool is_of_jwt =
+      policy_.jwt_.has_value() && policy_.jwt_->caller == name;
+  if (is_of_jwt) policy_.of_jwt_ = &caller;
+  if (ways == 0 && !is_of_jwt) {
+    value.Error("tokens, names or claims, by which the caller is recognised",
+                "none");
+  }
+}
+
+void PolicyReader::ReadAnonymous(const YamlValue& value) {
+  const std::optional<YamlValue::Entries> fields =
+      value.Map({"requests_per_second", "burst", "concurrent", "priority"});
+  if (!fields.has_value()) return;
+  for (const auto& [field, one] : *fields) {
+    ReadShare(field, one, *policy_.anonymous_);
+  }
+  CheckShare(value, *policy_.anonymous_);
+}
+
+bool PolicyReader::ReadShare(const std::string& field, const YamlValue& value,
+                             Caller& caller) {
+  const auto limits = [&caller]() -> CallerLimits& {
+    if (!caller.limits.has_value()) caller.limits.emplace();
+    return *caller.limits;
+  };
+  const auto positive = [&value] {
+    const std::optional<double> number = value.Number();
+    // Also what is no number.
+    if (number.has_value() && !(*number > 0 && *number <= kMaxRate)) {
+      value.Error(absl::StrCat("a number above 0, at most ", kMaxRate));
+    }
+    return number.value_or(1);
+  };
+  if (field == "requests_per_second") {
+    limits().requests_per_second = positive();
+  } else if (field == "burst") {
+    limits().burst = static_cast<double>(value.Int(1, kMaxRate).value_or(1));
+  } else if (field == "concurrent") {
+    value.ReadInt(1, kMaxRate, limits().concurrent);
+  } else if (field == "priority") {
+    caller.priority =
+        static_cast<uint64_t>(value.Int(1, kMaxPriority).value_or(1));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+// Without a burst as much as a second brings, and one request at least.
+void PolicyReader::CheckShare(const YamlValue& value, Caller& caller) {
+  if (!caller.limits.has_value()) return;
+  CallerLimits& limits = *caller.limits;
+  if (limits.requests_per_second == 0 && limits.burst > 0) {
+    value.Error("requests_per_second beside burst", "none");
+  }
+  if (limits.burst == 0) {
+    limits.burst = std::max(1.0, limits.requests_per_second);
   }
 }
 
@@ -222,100 +232,48 @@ void PolicyReader::ReadName(const Caller& caller, const YamlValue& value) {
               absl::StrCat("one that ", entry->second->name, " has too"));
 }
 
-AccessPolicy::Caller* PolicyReader::Find(std::string_view name) {
-  if (name == AccessPolicy::kAnonymous) return policy_.anonymous_.get();
-  for (const auto& caller : policy_.callers_) {
-    if (caller->name == name) return caller.get();
+void PolicyReader::ReadClaims(const Caller& caller, const YamlValue& value) {
+  const std::optional<YamlValue::Entries> entries = value.MapOfNames();
+  if (!entries.has_value()) return;
+  AccessPolicy::ClaimSet claims;
+  claims.caller = &caller;
+  for (const auto& [name, one] : *entries) {
+    if (one.text().empty()) one.Error("a text, the claim's value");
+    claims.all.emplace_back(name, one.text());
   }
-  return nullptr;
+  if (entries->empty()) value.Error("at least one claim", "none");
+  if (!policy_.jwt_.has_value()) {
+    value.Error("jwt, at the top, by which tokens with claims are verified",
+                "none");
+  }
+  policy_.claims_.push_back(std::move(claims));
 }
 
-void PolicyReader::ReadRules(const YamlValue& value) {
-  const std::optional<std::vector<YamlValue>> rules = value.List();
-  if (!rules.has_value()) return;
-  for (size_t i = 0; i < rules->size(); ++i) ReadRule((*rules)[i], i + 1);
-}
-
-void PolicyReader::ReadRule(const YamlValue& value, size_t number) {
+void PolicyReader::ReadJwt(const YamlValue& value) {
   const std::optional<YamlValue::Entries> fields =
-      value.Map({"name", "callers", "groups", "models"});
+      value.Map({"jwks", "issuer", "audience", "caller"});
   if (!fields.has_value()) return;
-  auto rule = std::make_unique<Rule>();
-  rule->name = absl::StrCat("rule ", number);
-  std::vector<MethodGroup> groups;
-  std::vector<Caller*> callers;
-  std::set<std::string> seen;
+  JwtRules rules;
   for (const auto& [field, one] : *fields) {
-    seen.insert(field);
-    if (field == "callers") {
-      callers = ReadGrantees(one);
-    } else if (field == "groups") {
-      groups = ReadGroups(one);
-    } else if (field == "models") {
-      rule->models = ReadModels(one);
-    } else if (one.text().empty()) {
-      one.Error("a text");
+    if (one.text().empty()) one.Error("a text");
+    if (field == "jwks") {
+      // Beside the policy, wherever the server was started.
+      rules.jwks = std::filesystem::path(path_).parent_path() / one.text();
+    } else if (field == "issuer") {
+      rules.issuer = one.text();
+    } else if (field == "audience") {
+      rules.audience = one.text();
     } else {
-      rule->name = one.text();
+      rules.caller = one.text();
     }
   }
-  for (const char* needed : {"callers", "groups"}) {
-    if (seen.count(needed) == 0) value.Error(needed, "none");
+  for (const auto& [field, text] :
+       {std::pair<const char*, const std::string&>("jwks", rules.jwks),
+        {"issuer", rules.issuer},
+        {"audience", rules.audience}}) {
+    if (text.empty()) value.Error(field, "none");
   }
-  if (seen.count("models") == 0) rule->models.emplace_back("*");
-  if (!rule_names_.insert(rule->name).second) {
-    value.Error("a name of its own", absl::StrCat(rule->name, " again"));
-  }
-  for (Caller* const caller : callers) {
-    for (const MethodGroup group : groups) {
-      caller->rules[static_cast<size_t>(group)].push_back(rule.get());
-    }
-  }
-  policy_.rules_.push_back(std::move(rule));
-}
-
-std::vector<MethodGroup> PolicyReader::ReadGroups(const YamlValue& value) {
-  std::vector<MethodGroup> groups;
-  const std::optional<std::vector<YamlValue>> list = value.List();
-  if (!list.has_value()) return groups;
-  for (const YamlValue& one : *list) {
-    if (const std::optional<int> group = one.Choice(GroupChoices())) {
-      groups.push_back(static_cast<MethodGroup>(*group));
-    }
-  }
-  if (list->empty()) value.Error("at least one group", "none");
-  return groups;
-}
-
-std::vector<AccessPolicy::Caller*> PolicyReader::ReadGrantees(
-    const YamlValue& value) {
-  std::vector<Caller*> callers;
-  const std::optional<std::vector<YamlValue>> list = value.List();
-  if (!list.has_value()) return callers;
-  for (const YamlValue& one : *list) {
-    if (Caller* const caller = Find(one.text())) {
-      callers.push_back(caller);
-    } else {
-      one.Error("anonymous or the name of a caller");
-    }
-  }
-  if (list->empty()) value.Error("at least one caller", "none");
-  return callers;
-}
-
-std::vector<ModelPattern> PolicyReader::ReadModels(const YamlValue& value) {
-  std::vector<ModelPattern> models;
-  const std::optional<std::vector<YamlValue>> list = value.List();
-  if (!list.has_value()) return models;
-  for (const YamlValue& one : *list) {
-    if (one.text().empty()) {
-      one.Error("a model's name, in which * stands for any characters");
-    } else {
-      models.emplace_back(one.text());
-    }
-  }
-  if (list->empty()) value.Error("at least one model", "none");
-  return models;
+  policy_.jwt_ = std::move(rules);
 }
 
 absl::StatusOr<AccessPolicy> AccessPolicy::Parse(std::string_view text,
@@ -325,15 +283,7 @@ absl::StatusOr<AccessPolicy> AccessPolicy::Parse(std::string_view text,
 }
 
 absl::StatusOr<AccessPolicy> AccessPolicy::Read(const std::string& path) {
-  struct stat info = {};
-  if (stat(path.c_str(), &info) != 0) return ErrnoStatus(errno, path);
-  if ((info.st_mode & S_IWOTH) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        path, ": expected a file that not everybody may write, got mode ",
-        absl::StrFormat("%o", info.st_mode & 0777)));
-  }
-  ASSIGN_OR_RETURN(const std::string text,
-                   ReadAtMost(Files::Real(), path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string text, ReadTrusted(path, kMaxPolicyBytes));
   return Parse(text, path);
 }
 

@@ -2,7 +2,9 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -10,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "access/jwk_set.h"
+#include "access/jwt.h"
 #include "access/method.h"
 #include "access/policy.h"
 #include "base/absl_view.h"
@@ -71,8 +75,33 @@ std::string MethodNames() {
                        });
 }
 
-// Why it is nobody's; empty: `caller` is who it is.
+std::string When(absl::Time time) {
+  return absl::FormatTime(absl::RFC3339_sec, time, absl::UTCTimeZone());
+}
+
+// As FindCaller.
+std::string FindSigner(const AccessPolicy& policy, const JwkSet& keys,
+                       const std::string& shown,
+                       const AccessPolicy::Caller*& caller) {
+  const absl::StatusOr<Jwt> token = Jwt::Verify(shown, keys, *policy.jwt());
+  if (!token.ok()) return std::string(token.status().message());
+  const AccessPolicy::Caller* const found = policy.FindClaiming(*token);
+  if (found == nullptr) return "no caller has the claims of this token";
+  caller = found;
+  const absl::Time now = Clock::Real().WallNow();
+  if (now < token->not_before()) {
+    return absl::StrCat("the token of ", caller->name, " is good from ",
+                        When(token->not_before()), " on");
+  }
+  if (now < token->expires()) return "";
+  return absl::StrCat("the token of ", caller->name, " expired at ",
+                      When(token->expires()));
+}
+
+// Why it is nobody's; empty: `caller` is who it is. `keys` null: the policy
+// has none.
 absl::StatusOr<std::string> FindCaller(const AccessPolicy& policy,
+                                       const JwkSet* keys,
                                        const Question& asked,
                                        const AccessPolicy::Caller*& caller) {
   caller = &policy.anonymous();
@@ -87,12 +116,14 @@ absl::StatusOr<std::string> FindCaller(const AccessPolicy& policy,
   if (shown.empty()) return "";
   RETURN_IF_ERROR(CheckToken(shown));
   const AccessPolicy::Token* const token = policy.FindToken(HashToken(shown));
+  if (token == nullptr && keys != nullptr && Jwt::IsOne(shown)) {
+    return FindSigner(policy, *keys, shown, caller);
+  }
   if (token == nullptr) return "nobody has this token";
   caller = token->caller;
   if (Clock::Real().WallNow() < token->expires) return "";
-  return absl::StrCat(
-      "the token of ", caller->name, " expired at ",
-      absl::FormatTime(absl::RFC3339_sec, token->expires, absl::UTCTimeZone()));
+  return absl::StrCat("the token of ", caller->name, " expired at ",
+                      When(token->expires));
 }
 
 Target TargetOf(const Question& asked, const Method& method) {
@@ -111,8 +142,15 @@ absl::StatusOr<int> Test(const Question& asked, bool json) {
     return absl::InvalidArgumentError(absl::StrCat(
         "expected one of ", MethodNames(), ", got ", asked.method));
   }
+  std::optional<JwkSet> keys;
+  if (policy.jwt().has_value()) {
+    ASSIGN_OR_RETURN(JwkSet read, JwkSet::Read(policy.jwt()->jwks));
+    keys.emplace(std::move(read));
+  }
   const AccessPolicy::Caller* caller = nullptr;
-  ASSIGN_OR_RETURN(const std::string nobody, FindCaller(policy, asked, caller));
+  ASSIGN_OR_RETURN(
+      const std::string nobody,
+      FindCaller(policy, keys.has_value() ? &*keys : nullptr, asked, caller));
   const AccessPolicy::Rule* const rule =
       nobody.empty() ? AccessPolicy::Grant(*caller, method->group,
                                            TargetOf(asked, *method))

@@ -38,6 +38,24 @@ void AddWireOptions(CLI::App& app, WireLimits& limits) {
                  "calls that are open at a time; more are refused")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
+  app.add_option("--max-waiting-calls", limits.max_waiting_calls,
+                 "calls without a message on each thread of the port; beyond "
+                 "them the one that has waited for longest is refused")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  app.add_option("--max-header-bytes", limits.max_header_bytes,
+                 "of a call, as HTTP/2 counts them; of HTTP request line and "
+                 "headers")
+      ->check(CLI::Range(1 << 10, 1 << 18))
+      ->capture_default_str();
+  AddSeconds(app, "--stall-seconds", limits.stall_limit,
+             "time for each piece of a message that has begun to arrive, or of "
+             "an answer that is being taken",
+             false);
+  app.add_option("--stall-bytes", limits.progress_bytes,
+                 "size of such a piece; the last one may be smaller")
+      ->check(CLI::Range(1, 1 << 30))
+      ->capture_default_str();
   AddSeconds(app, "--handshake-seconds", limits.handshake_limit,
              "until a client has spoken HTTP/2, behind TLS where there is that",
              false);

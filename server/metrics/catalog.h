@@ -47,6 +47,12 @@ inline constexpr MetricDef kConnectionsEnded{
     "handshakes (made room for others'), tls (to a port without), protocol "
     "(its rules broken), calm (too many useless frames or resets), stalled "
     "(answers not taken), silent (no answer to pings), idle, age."};
+inline constexpr MetricDef kCallsEnded{
+    "stoker_calls_ended_total", MetricKind::kCounter, "reason",
+    "Calls over gRPC that the transport ended, by reason: headers (more than "
+    "there may be), waiting (without a message, and made room for others), "
+    "kept (too much was sent ahead, on all streams together), forbidden (open "
+    "ones that the policy doesn't let go on)."};
 inline constexpr MetricDef kSharedMemoryRegions{
     "stoker_shared_memory_regions", MetricKind::kGauge, "",
     "Shared memory regions that clients registered."};
@@ -73,14 +79,16 @@ inline constexpr MetricDef kTlsCertificateExpiry{
     "Unix time at which the certificate of the ports expires; 0 without "
     "TLS."};
 inline constexpr MetricDef kAccessRefused{
-    "stoker_access_refused_total", MetricKind::kCounter, "reason",
-    "Calls that the policy refused, by reason: no_credentials (anonymous may "
-    "not), unknown_token, malformed (another header than a bearer token's), "
-    "expired, permission (who is known may not)."};
+    "stoker_access_refused_total", MetricKind::kCounter, "caller,reason",
+    "Calls that the policy refused, by its caller (anonymous: nobody whom it "
+    "knows) and by reason: no_credentials (anonymous may "
+    "not), unknown_token, invalid_token (a signed one), malformed (another "
+    "header than a bearer token's), expired, permission (who is known may "
+    "not), rate and concurrent (he asks for too much)."};
 inline constexpr MetricDef kPolicyReloads{
     "stoker_policy_reloads_total", MetricKind::kCounter, "outcome",
-    "Policies that changed while the server ran, by outcome: ok, or failed "
-    "(the one of before stays in force)."};
+    "Policies and key sets that changed while the server ran, by outcome: ok, "
+    "or failed (the one of before stays in force)."};
 inline constexpr MetricDef kRequestLogLines{
     "stoker_request_log_lines_total", MetricKind::kCounter, "outcome",
     "Lines that the request log was to have, by outcome: written; or left out: "

@@ -1,16 +1,19 @@
 // One call before the policy: who makes it, and whether it may be about this or
 // that.
 //
-// A value; any thread may ask. The gate outlives it.
+// Thread-safe. The gate outlives it.
 #pragma once
 
-#include <optional>
-#include <string_view>
+#include <cstdint>
+#include <memory>
+#include <string>
 
 #include "absl/status/status.h"
+#include "access/caller_load.h"
 #include "access/gate.h"
 #include "access/method.h"
 #include "access/policy.h"
+#include "rpc/status_mapping.h"
 #include "wire/call.h"
 #include "wire/http_call.h"
 
@@ -22,13 +25,15 @@ class CallAccess {
   CallAccess(Gate* gate, const Method& method, Call& call)
       : CallAccess(gate, method) {
     if (gate != nullptr) {
-      visitor_ = gate->Admit(call.peer(), call.FindHeader(kHeader));
+      visitor_.reset(
+          new Visitor(gate->Admit(call.peer(), call.FindHeader(kHeader))));
     }
   }
   CallAccess(Gate* gate, const Method& method, HttpCall& call)
       : CallAccess(gate, method) {
     if (gate != nullptr) {
-      visitor_ = gate->Admit(call.peer(), call.head().Find(kHeader));
+      visitor_.reset(
+          new Visitor(gate->Admit(call.peer(), call.head().Find(kHeader))));
     }
   }
 
@@ -39,9 +44,24 @@ class CallAccess {
   }
 
   // The policy's name for who makes it; empty: there is no policy.
-  std::string_view caller() const {
-    if (gate_ == nullptr) return "";
-    return visitor_->identity.caller->name;
+  std::string caller() const {
+    return gate_ == nullptr ? "" : visitor_->identity()->caller->name;
+  }
+
+  // The call passed, and brings a request that counts until `pass` is gone.
+  // RESOURCE_EXHAUSTED with a retry hint: the caller asks for too much.
+  absl::Status Enter(CallerPass& pass) const {
+    if (gate_ == nullptr) return absl::OkStatus();
+    absl::Duration retry_after;
+    absl::Status status = gate_->Enter(*visitor_, method_, pass, retry_after);
+    if (!status.ok()) SetRetryHint(status, retry_after);
+    return status;
+  }
+
+  // That his requests have which give none, and the most urgent one that he
+  // gets; 0: the policy says nothing of it.
+  uint64_t priority() const {
+    return gate_ == nullptr ? 0 : visitor_->identity()->caller->priority;
   }
 
   // The call passed and changes the server. False: there is no policy.
@@ -58,7 +78,7 @@ class CallAccess {
 
   Gate* const gate_;
   const Method& method_;
-  std::optional<Visitor> visitor_;  // with a gate
+  std::unique_ptr<const Visitor> visitor_;  // with a gate
 };
 
 }  // namespace stoker

@@ -122,7 +122,9 @@ class GuardedHandler final : public CallHandler {
         handler_(std::move(handler)) {}
 
   void OnStart() override {
-    if (LetsIn(Target::Server())) handler_->OnStart();
+    if (LetsIn(Target::Server()) && Proceeds(access_.Enter(pass_))) {
+      handler_->OnStart();
+    }
   }
   CallStatus Reserve(size_t bytes) override {
     return refused_ ? CallStatus() : handler_->Reserve(bytes);
@@ -132,6 +134,7 @@ class GuardedHandler final : public CallHandler {
     if (const std::optional<Subject> subject = read_(message)) {
       if (!LetsIn(subject->target())) return;
       if (method_.changes) LogChange(subject->object);
+      subject_ = *subject;
     }
     handler_->OnMessage(message);
   }
@@ -147,10 +150,14 @@ class GuardedHandler final : public CallHandler {
   void OnStop() override {
     if (!refused_) handler_->OnStop();
   }
+  CallStatus MayGoOn() override {
+    if (refused_ || !method_.stays_open) return {};
+    return ToCallStatus(access_.Check(subject_.target()));
+  }
 
  private:
-  bool LetsIn(const Target& target) {
-    const absl::Status status = access_.Check(target);
+  bool LetsIn(const Target& target) { return Proceeds(access_.Check(target)); }
+  bool Proceeds(const absl::Status& status) {
     if (status.ok()) return true;
     refused_ = true;
     call_.Finish(ToCallStatus(status));
@@ -171,6 +178,8 @@ class GuardedHandler final : public CallHandler {
   const ReadSubject read_;
   const CallAccess access_;
   const std::unique_ptr<CallHandler> handler_;
+  CallerPass pass_;
+  Subject subject_;  // of the newest message
   bool refused_ = false;
 };
 

@@ -28,9 +28,9 @@ HttpInfer::HttpInfer(const InferCall::Services& services, HttpCall& call,
       admission_(services, caller_) {}
 
 void HttpInfer::OnStart() {
-  if (const absl::Status may = caller_.Check(Target::Of(model_)); !may.ok()) {
-    return Refuse(may);
-  }
+  absl::Status may = caller_.Check(Target::Of(model_));
+  if (may.ok()) may = caller_.Enter(pass_);
+  if (!may.ok()) return Refuse(may);
   const HttpHead& head = call_.head();
   if (!head.content_length.has_value() && !head.chunked) {
     HttpAnswer answer;

@@ -36,7 +36,8 @@ class HttpInfer final : public HttpHandler {
   const InferCaller caller_;
   std::string model_, version_;
   std::optional<size_t> json_size_;
-  InferAdmission admission_;          // held until the answer is sent
+  CallerPass pass_;                   // held until the answer is sent
+  InferAdmission admission_;          // likewise
   std::unique_ptr<HttpForm> form_;    // null until the body has arrived
   std::shared_ptr<InferCall> infer_;  // likewise
 };

@@ -12,6 +12,7 @@
 #include "rpc/call_record.h"
 #include "rpc/classification.h"
 #include "rpc/model_service.h"
+#include "rpc/request_parameters.h"
 #include "rpc/shared_tensors.h"
 #include "telemetry/request_record.h"
 
@@ -31,10 +32,10 @@ const TraceParent* Parent(const InferCaller* caller) {
 std::shared_ptr<InferCall> InferCall::Start(
     const Services& services, const ByteChain& request, MonotonicTime deadline,
     AnswerForm form, Admission::Ticket& ticket, size_t reserved, Done done,
-    const InferCaller* caller) {
-  auto call =
-      std::make_shared<InferCall>(services, request, form, nullptr, deadline,
-                                  ticket, reserved, std::move(done), caller);
+    const InferCaller* caller, CallerPass* pass) {
+  auto call = std::make_shared<InferCall>(services, request, form, nullptr,
+                                          deadline, ticket, reserved,
+                                          std::move(done), caller, pass);
   call->Begin();
   return call;
 }
@@ -47,7 +48,7 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
                                             const InferCaller* caller) {
   auto call = std::make_shared<InferCall>(
       services, ByteChain(), AnswerForm::kUnary, &form, deadline, ticket,
-      reserved, std::move(done), caller);
+      reserved, std::move(done), caller, nullptr);
   call->Begin();
   return call;
 }
@@ -55,7 +56,8 @@ std::shared_ptr<InferCall> InferCall::Start(const Services& services,
 InferCall::InferCall(const Services& services, const ByteChain& request,
                      AnswerForm answer, InferForm* other,
                      MonotonicTime deadline, Admission::Ticket& ticket,
-                     size_t reserved, Done done, const InferCaller* caller)
+                     size_t reserved, Done done, const InferCaller* caller,
+                     CallerPass* pass)
     : services_(services),
       arrival_(services.clock.Now()),
       deadline_(deadline),
@@ -63,6 +65,7 @@ InferCall::InferCall(const Services& services, const ByteChain& request,
       reserved_(reserved),
       done_(std::move(done)),
       caller_(caller),
+      pass_(pass),
       form_(other != nullptr ? *other : grpc_.emplace(request, answer)) {}
 
 absl::Status InferCall::Scan() {
@@ -104,7 +107,8 @@ void InferCall::GoOn(const absl::Status& parsed) {
   }
   const RequestView& view = form_.view();
   if (caller_ != nullptr) {
-    const absl::Status may = caller_->Check(Target::Of(view.model_name));
+    absl::Status may = caller_->Check(Target::Of(view.model_name));
+    if (may.ok() && pass_ != nullptr) may = caller_->Enter(*pass_);
     if (!may.ok()) return Refuse(may);
   }
   absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
@@ -155,7 +159,11 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   task->rows = decoded.rows;
   task->deadline = deadline_;
   task->timeout = decoded.timeout;
-  task->priority = decoded.priority;
+  const DynamicBatchingSpec& batching = handle.spec().dynamic_batching;
+  task->priority = PriorityFor(
+      decoded.priority, caller_ == nullptr ? 0 : caller_->priority(),
+      batching.policies.size(),
+      static_cast<uint64_t>(batching.default_priority_level));
   task->cancelled =
       std::shared_ptr<std::atomic<bool>>(shared_from_this(), &cancelled_);
   task->alone = ticket_.Alone();

@@ -72,11 +72,13 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   // read, the reader's.
   // `deadline` is the client's. The ticket holds what the request takes, and
   // its answer from `done` on; it must live until then. `reserved`: bytes of
-  // the message that it holds already.
+  // the message that it holds already. `pass`: counts the request among its
+  // caller's, unless it is so already, and lives as long as the ticket.
   static std::shared_ptr<InferCall> Start(
       const Services& services, const ByteChain& request,
       MonotonicTime deadline, AnswerForm form, Admission::Ticket& ticket,
-      size_t reserved, Done done, const InferCaller* caller = nullptr);
+      size_t reserved, Done done, const InferCaller* caller = nullptr,
+      CallerPass* pass = nullptr);
   // The same in another form, which outlives the call of Done.
   static std::shared_ptr<InferCall> Start(const Services& services,
                                           InferForm& form,
@@ -89,7 +91,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   InferCall(const Services& services, const ByteChain& request,
             AnswerForm answer, InferForm* other, MonotonicTime deadline,
             Admission::Ticket& ticket, size_t reserved, Done done,
-            const InferCaller* caller);
+            const InferCaller* caller, CallerPass* pass);
 
   // A request that reached no version has none to be counted under. It is told
   // of, where somebody wants to know.
@@ -134,6 +136,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   const size_t reserved_;
   const Done done_;
   const InferCaller* const caller_;
+  CallerPass* const pass_;  // null: it is counted
   std::atomic<bool> cancelled_ = false;
 
   // Written before the task is submitted, constant from then on.

@@ -4,12 +4,14 @@
 // A value; any thread may ask. What it is made of outlives it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "access/caller_load.h"
 #include "access/gate.h"
 #include "access/method.h"
 #include "access/policy.h"
@@ -43,6 +45,10 @@ class InferCaller {
   absl::Status Check(const Target& target) const {
     return access_.Check(target);
   }
+
+  // As CallAccess has them.
+  absl::Status Enter(CallerPass& pass) const { return access_.Enter(pass); }
+  uint64_t priority() const { return access_.priority(); }
 
   // Of the client's trace; null: it has none.
   const TraceParent* parent() const {

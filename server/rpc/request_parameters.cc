@@ -1,5 +1,6 @@
 #include "rpc/request_parameters.h"
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -99,6 +100,16 @@ absl::StatusOr<RequestParameters> ParseRequestParameters(
     }
   }
   return parsed;
+}
+
+// What the model has no level for is its default one, which may be too urgent
+// for the caller.
+uint64_t PriorityFor(uint64_t asked, uint64_t ceiling, uint64_t levels,
+                     uint64_t default_level) {
+  if (ceiling == 0) return asked;
+  if (asked == 0) return std::min(ceiling, levels);
+  const uint64_t level = asked > levels ? default_level : asked;
+  return std::min(std::max(level, ceiling), levels);
 }
 
 absl::StatusOr<TensorParameters> ParseTensorParameters(

@@ -30,6 +30,12 @@ struct RequestParameters {
 absl::StatusOr<RequestParameters> ParseRequestParameters(
     const ParameterMap& parameters);
 
+// The level of a request that asks for `asked` and whose caller gets none that
+// is more urgent than `ceiling`, of a model that has `levels` and a default; 0
+// of the first two: nothing is said.
+uint64_t PriorityFor(uint64_t asked, uint64_t ceiling, uint64_t levels,
+                     uint64_t default_level);
+
 // Where a tensor lies in clients' shared memory.
 struct SharedMemoryParameters {
   std::string_view region;

@@ -99,7 +99,6 @@ absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
   wire_options.loops = options.loops;
   wire_options.tls = options.tls;
   wire_options.limits = options.limits;
-  wire_options.limits.stall_limit = options.stall_limit;
   wire_options.limits.max_message_bytes = MaxMessageBytes();
   wire_options.on_stall = OnStall();
   ASSIGN_OR_RETURN(

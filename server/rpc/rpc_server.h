@@ -31,11 +31,8 @@ struct RpcServerOptions {
   // Whether clients on this host may have tensors in POSIX shared memory, as
   // many bytes of it as requests may hold.
   bool allow_client_shm = false;
-  // How long a client may keep a call waiting with a message begun or an answer
-  // half taken.
-  absl::Duration stall_limit = absl::Seconds(60);
   int loops = 1;  // threads of the transport's
-  // Its times for a stall and its largest message follow from what is above.
+  // The largest message follows from what is above.
   WireLimits limits;
   // Null: connections are plain text. Outlives the server.
   TlsContext* tls = nullptr;

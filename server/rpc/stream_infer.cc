@@ -44,6 +44,10 @@ void StreamInfer::OnStart() {
   AdvanceLocked();
 }
 
+CallStatus StreamInfer::MayGoOn() {
+  return ToCallStatus(caller_.Check(Target::Server()));
+}
+
 void StreamInfer::OnStop() {
   absl::MutexLock lock(&mu_);
   if (!end_.has_value())
@@ -67,7 +71,7 @@ void StreamInfer::OnMessage(const ByteChain& message) {
         services_, message, call_.deadline(), AnswerForm::kStream, slot->ticket,
         slot->reserved,
         [this, slot](InferCall::Answer answer) { SetAnswer(*slot, answer); },
-        &caller_);
+        &caller_, &slot->pass);
   }
   bool cancelled = false;
   {

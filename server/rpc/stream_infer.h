@@ -29,6 +29,7 @@ class StreamInfer final : public CallHandler {
   struct Slot {
     explicit Slot(Admission& admission) : ticket(admission) {}
     Admission::Ticket ticket;         // held until the answer is sent
+    CallerPass pass;                  // likewise
     size_t reserved = 0;              // in it, for the message
     std::shared_ptr<InferCall> call;  // null once answered
     // Set once answered; not OK: the stream ends with it.
@@ -42,6 +43,7 @@ class StreamInfer final : public CallHandler {
   void OnEndOfMessages() override ABSL_LOCKS_EXCLUDED(mu_);
   void OnWritten(bool ok) override ABSL_LOCKS_EXCLUDED(mu_);
   void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
+  CallStatus MayGoOn() override;
   // Reads no more; the stream ends with UNAVAILABLE after the answers that are
   // due.
   void OnStop() override ABSL_LOCKS_EXCLUDED(mu_);

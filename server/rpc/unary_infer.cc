@@ -13,7 +13,9 @@ const Method& UnaryInfer::TheMethod() {
 }
 
 void UnaryInfer::OnStart() {
-  if (const absl::Status may = caller_.Check(Target::Server()); !may.ok()) {
+  absl::Status may = caller_.Check(Target::Server());
+  if (may.ok()) may = caller_.Enter(pass_);
+  if (!may.ok()) {
     InferCall::Refused(services_, may, &caller_);
     return call_.Finish(ToCallStatus(may));
   }

@@ -34,7 +34,8 @@ class UnaryInfer final : public CallHandler {
   const InferCall::Services& services_;
   Call& call_;
   const InferCaller caller_;
-  InferAdmission admission_;          // held until the answer is sent
+  CallerPass pass_;                   // held until the answer is sent
+  InferAdmission admission_;          // likewise
   std::shared_ptr<InferCall> infer_;  // null until the message has arrived
 };
 

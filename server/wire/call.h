@@ -52,6 +52,10 @@ class CallHandler {
   virtual void OnCancel() {}
   // The server stops and waits for this call.
   virtual void OnStop() {}
+  // Asked several times a second while the call is open. What is returned
+  // otherwise than OK ends it, behind a message that is being written unless
+  // the client doesn't take that; then it is as if the client had gone.
+  virtual CallStatus MayGoOn() { return {}; }
 };
 
 class Call : public std::enable_shared_from_this<Call> {

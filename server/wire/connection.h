@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/monotonic_time.h"
+#include "base/token_bucket.h"
 #include "wire/byte_stream.h"
 #include "wire/frame_meter.h"
 #include "wire/frame_rules.h"
@@ -24,7 +25,6 @@
 #include "wire/peer_connection.h"
 #include "wire/peers.h"
 #include "wire/progress.h"
-#include "wire/token_bucket.h"
 #include "wire/wire_metrics.h"
 
 namespace stoker {

@@ -17,6 +17,9 @@ constexpr size_t kMaxWindow = 16 << 20;
 
 constexpr size_t kHeaderOverhead = 32;  // of each, as HTTP/2 counts
 
+// What a call that may not go on has for the message that is being sent.
+constexpr absl::Duration kLastWords = absl::Milliseconds(500);
+
 // The least that is shown of a name that nobody knows.
 constexpr size_t kMaxShown = 128;
 
@@ -80,6 +83,7 @@ void StreamCall::AddHeader(std::string_view name, std::string_view value) {
 
 bool StreamCall::CheckRequest() {
   if (header_bytes_ > loop_.limits().max_header_bytes) {
+    loop_.metrics().Count(CallEnd::kHeaders);
     End({absl::StatusCode::kResourceExhausted,
          absl::StrCat("expected at most ", loop_.limits().max_header_bytes,
                       " bytes of headers, got ", header_bytes_),
@@ -136,6 +140,7 @@ void StreamCall::OnData(std::string_view bytes) {
   if (!reading_) {
     in_.Keep(bytes);
     if (CountKept()) return;
+    loop_.metrics().Count(CallEnd::kKept);
     return End({absl::StatusCode::kResourceExhausted,
                 "too much waits to be read on all streams", ""});
   }
@@ -197,6 +202,7 @@ void StreamCall::LeaveWaiting() {
 }
 
 void StreamCall::EndWaiting() {
+  loop_.metrics().Count(CallEnd::kWaiting);
   LeaveWaiting();
   End({absl::StatusCode::kResourceExhausted,
        "too many calls wait for their first message, and this one has waited "
@@ -309,6 +315,21 @@ void StreamCall::Tick(MonotonicTime now) {
                       absl::FormatDuration(loop_.limits().stall_limit)),
          ""});
   }
+  AskWhetherItGoesOn(now);
+}
+
+void StreamCall::AskWhetherItGoesOn(MonotonicTime now) {
+  if (handler_ == nullptr || handler_done_ || ending_) return;
+  if (!refused_.has_value()) {
+    CallStatus may = handler_->MayGoOn();
+    if (may.ok()) return;
+    refused_ = std::move(may);
+    refused_until_ = now + kLastWords;
+  }
+  // Cut off in the middle of a message, the client wouldn't learn why.
+  if (left_ > 0 && now < refused_until_) return;
+  loop_.metrics().Count(CallEnd::kForbidden);
+  End(*refused_);
 }
 
 void StreamCall::Reset(uint32_t error) {

@@ -95,6 +95,7 @@ class StreamCall final : public Call {
   // itself.
   void End(const CallStatus& status);
   void Reset(uint32_t error);
+  void AskWhetherItGoesOn(MonotonicTime now);
 
   void LeaveWaiting();
   void Happened();  // the handler is to be told something
@@ -145,6 +146,10 @@ class StreamCall final : public Call {
   bool stopped_ = false;
   bool cancelled_ = false;
   std::optional<bool> written_;
+
+  // The handler said so; when it ends without more ado.
+  std::optional<CallStatus> refused_;
+  MonotonicTime refused_until_;
 
   // What is sent.
   bool has_headers_ = false;

@@ -38,6 +38,20 @@ const char* Name(Hangup reason) {
   return "unknown";
 }
 
+const char* Name(CallEnd reason) {
+  switch (reason) {
+    case CallEnd::kHeaders:
+      return "headers";
+    case CallEnd::kWaiting:
+      return "waiting";
+    case CallEnd::kKept:
+      return "kept";
+    case CallEnd::kForbidden:
+      return "forbidden";
+  }
+  return "unknown";
+}
+
 constexpr absl::Duration kBetweenTlsHellos = absl::Seconds(10);
 
 }  // namespace
@@ -59,6 +73,10 @@ WireMetrics::WireMetrics(MetricRegistry& metrics)
 
 void WireMetrics::Count(Hangup reason) {
   metrics_.Counter(metric::kConnectionsEnded, {{"reason", Name(reason)}}).Add();
+}
+
+void WireMetrics::Count(CallEnd reason) {
+  metrics_.Counter(metric::kCallsEnded, {{"reason", Name(reason)}}).Add();
 }
 
 }  // namespace stoker

@@ -28,11 +28,20 @@ enum class Hangup {
   kAge,          // old enough
 };
 
+// Why a call was ended by the transport; likewise.
+enum class CallEnd {
+  kHeaders,    // too many bytes of them
+  kWaiting,    // without a message, made room for others
+  kKept,       // too much waits to be read on all streams
+  kForbidden,  // its handler says that it may not go on
+};
+
 class WireMetrics {
  public:
   explicit WireMetrics(MetricRegistry& metrics);
 
   void Count(Hangup reason);
+  void Count(CallEnd reason);
   // Says so, at a bounded rate.
   void ComplainOfTls(MonotonicTime now);
   void Opened() { connections_.Add(1); }

@@ -87,7 +87,7 @@ def test_the_objects_fit_kubernetes_schemas(case: Path, tmp_path: Path) -> None:
 def test_the_custom_objects_fit_their_kinds(case: Path, tmp_path: Path) -> None:
     for kind in ("PodMonitor", "ServiceMonitor"):
         objects = [each for each in render(case, f"metrics.monitor.kind={kind}") if each["apiVersion"] == CUSTOM]
-        assert bool(objects) == (case.stem == "everything")
+        assert bool(objects) == (case.stem in ("everything", "policy"))
         assert not tools.misfits(objects, tmp_path)
 
 
@@ -321,6 +321,26 @@ def test_a_certificate_by_cert_manager() -> None:
     assert f"*.{service}.inference.svc.cluster.local" in headless["spec"]["dnsNames"]
 
 
+def test_a_policy_of_a_secret() -> None:
+    objects = render("policy")
+    (mount,) = [each for each in server(objects)["volumeMounts"] if each["name"] == "policy"]
+    # Of a mounted file (subPath) no change would be seen.
+    assert mount["readOnly"] and "subPath" not in mount
+    assert f"--policy={mount['mountPath']}/access.yaml" in server(objects)["args"]
+    volumes = {volume["name"]: volume for volume in pod(objects)["volumes"]}
+    assert volumes["policy"]["secret"] == {"secretName": "stoker-policy", "defaultMode": 0o440}
+    (warm,) = pod(objects)["initContainers"]
+    assert not any("policy" in json.dumps(part) for part in (warm["args"], warm["volumeMounts"]))
+    shown = {"type": "Bearer", "credentials": {"name": "scraper", "key": "bearer"}}
+    (endpoint,) = one(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["authorization"] == shown
+    (endpoint,) = one(render("policy", "metrics.monitor.kind=ServiceMonitor"), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint["authorization"] == shown
+    plain = render("everything")
+    assert not any("policy" in volume["name"] for volume in pod(plain)["volumes"])
+    assert "authorization" not in one(plain, "ServiceMonitor")["spec"]["endpoints"][0]
+
+
 @pytest.mark.parametrize(
     ("sets", "words"),
     [
@@ -420,6 +440,8 @@ def test_a_package_holds_rules_and_dashboards(tmp_path: Path) -> None:
         ("gpu.count=-1", "count"),
         ("gpu.resource=gpu", "resource"),
         ("metrics.monitor.kind=Probe", "kind"),
+        ("policy.key=", "key"),
+        ("policy.file=a", "file"),
         ("typo=1", "typo"),
     ],
 )

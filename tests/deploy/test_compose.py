@@ -95,6 +95,22 @@ def test_on_gpus(services: dict[str, dict]) -> None:
     assert found == expected
 
 
+def test_behind_a_policy(services: dict[str, dict], tmp_path: Path) -> None:
+    """The third file mounts a folder, and names the policy in it: nothing else."""
+    files = ["--profile", "client", "--file", str(FILE), "--file", str(FILE.with_name("compose.policy.yaml")), "config"]
+    done = compose(*files, env={"STOKER_POLICY": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    found = yaml.safe_load(done.stdout)["services"]
+    expected = {name: dict(service) for name, service in services.items()}
+    stoker = expected["stoker"]
+    stoker["command"] = [*stoker["command"], "--policy=/etc/stoker/policy/policy.yaml"]
+    stoker["volumes"] = [*stoker["volumes"], f"{tmp_path}:/etc/stoker/policy:ro"]
+    for service in (*found.values(), *expected.values()):
+        service["volumes"] = sorted(service["volumes"])
+    assert found == expected
+    assert compose(*files).returncode != 0  # without a folder
+
+
 def test_mounted_files_exist(services: dict[str, dict]) -> None:
     mounted = [volume.split(":")[0] for service in services.values() for volume in service["volumes"]]
     folders = [Path(source) for source in mounted if source.startswith("/")]

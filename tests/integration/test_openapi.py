@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,12 +10,8 @@ import pytest
 
 from tests.integration.daemon import REPO, Daemon
 from tests.integration.http1 import ask
+from tests.integration.openapi import ASKED, PATHS, SPEC, body_for, concrete
 
-SPEC = json.loads((REPO / "proto/openapi.json").read_text())
-PATHS: dict[str, dict[str, Any]] = SPEC["paths"]
-NAMES = {"model": "mlp", "version": "1", "region": "none"}
-DATA = {"name": "x", "shape": [1, 16], "datatype": "FP32", "data": [0.5] * 16}
-BODIES = {"infer": {"inputs": [DATA]}, "register": {"key": "/stoker_no_such_file", "byte_size": 64}}
 KINDS = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list}
 
 
@@ -52,20 +47,10 @@ def check(value: Any, schema: dict[str, Any], where: str) -> None:
             check(one, schema.get("items", {}), f"{where}[]")
 
 
-def concrete(path: str) -> str:
-    return re.sub(r"\{(\w+)\}", lambda found: NAMES[found[1]], path)
-
-
-# Unloaded last: the others need the model.
-ASKED = sorted(((path, verb) for path in PATHS for verb in PATHS[path]), key=lambda one: "unload" in one[0])
-
-
 @pytest.mark.parametrize(("path", "verb"), ASKED)
 def test_answers_are_described(daemon: Daemon, path: str, verb: str) -> None:
     operation = PATHS[path][verb]
-    last = path.rsplit("/", 1)[-1]
-    body = json.dumps(BODIES.get(last, {})).encode() if "requestBody" in operation else b"" if verb == "post" else None
-    answer = ask(daemon.http_port, verb.upper(), concrete(path), body)
+    answer = ask(daemon.http_port, verb.upper(), concrete(path), body_for(path, verb))
     assert str(answer.status) in operation["responses"], answer
     described = resolve(operation["responses"][str(answer.status)])
     if "content" in described:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import os
+import queue
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from loadtest.servers.process import ServerError
+from tests.integration.bearer import bearer, digest
 from tests.integration.certificates import Authority
 from tests.integration.daemon import REPO, STOKERCTL, Daemon, ctl, eventually
 from tests.integration.wire import assert_same, eager, raw_request, read, stub
@@ -32,10 +34,6 @@ WEB_MAY = {"name": "web", "callers": ["web"], "groups": ["infer", "metadata"], "
 OPERATOR_MAY = {"callers": ["operator"], "groups": ["infer", "metadata", "control", "statistics", "metrics"]}
 EVERYBODY_MAY = {"callers": ["anonymous"], "groups": ["health", "metrics"]}
 RULES: tuple[Mapping[str, object], ...] = (EVERYBODY_MAY, WEB_MAY, OPERATOR_MAY)
-
-
-def digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def write_policy(path: Path, *rules: Mapping[str, object]) -> None:
@@ -76,10 +74,6 @@ def guarded(tmp_path_factory: pytest.TempPathFactory, exported: Callable[[str], 
     with Daemon(folder / "models", folder / "cache", folder / "stokerd.log", *flags) as daemon:
         eventually(lambda: "ready " in daemon.log(), "it is ready")
         yield Guarded(daemon, policy, folder)
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"} if token else {}
 
 
 @pytest.fixture
@@ -139,6 +133,47 @@ def test_a_stream_is_asked_about_every_request(guarded: Guarded) -> None:
     assert_same(read(answers[0].infer_response), eager("identity", X))
     assert "may not call ModelStreamInfer (group infer) on model 'mlp'" in answers[1].error_message
     assert_same(read(answers[2].infer_response), eager("identity", X))
+
+
+def test_what_is_open_ends_with_what_allowed_it(guarded: Guarded) -> None:
+    """Within a second of the file's being read; another caller's stream goes on."""
+
+    def reloads() -> float:
+        return guarded.daemon.metric("stoker_policy_reloads_total", outcome="ok")
+
+    before = reloads()
+    sent: dict[str, queue.Queue] = {WEB: queue.Queue(), OPERATOR: queue.Queue()}
+    with grpc.insecure_channel(guarded.daemon.address) as channel:
+        streams = {
+            token: stub(channel).ModelStreamInfer(
+                iter(requests.get, None), metadata=list(bearer(token).items()), timeout=120
+            )
+            for token, requests in sent.items()
+        }
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(
+            b"\n\x08identity", metadata=list(bearer(WEB).items()), timeout=120
+        )
+        assert next(watch) == b"\x08\x01"
+        for token, stream in streams.items():
+            sent[token].put(raw_request("identity", X))
+            assert next(stream).error_message == ""
+
+        write_policy(guarded.policy, {"callers": ["anonymous"], "groups": ["metrics"]}, OPERATOR_MAY)
+        eventually(lambda: reloads() == before + 1, "it is read", 30)
+        read_at = time.monotonic()
+        for call, group in ((watch, "health"), (streams[WEB], "infer")):
+            with pytest.raises(grpc.RpcError) as ended:
+                next(call)
+            assert ended.value.code() == grpc.StatusCode.PERMISSION_DENIED
+            assert f"(group {group})" in ended.value.details()
+        # 0.25 s between two questions; the rest is for a busy machine.
+        assert time.monotonic() - read_at < 5
+        sent[OPERATOR].put(raw_request("identity", X))
+        assert_same(read(next(streams[OPERATOR]).infer_response), eager("identity", X))
+        for requests in sent.values():
+            requests.put(None)
+    write_policy(guarded.policy, *RULES)
+    eventually(lambda: reloads() == before + 2, "it is back", 30)
 
 
 def test_the_http_client(guarded: Guarded) -> None:
@@ -282,7 +317,7 @@ def test_a_name_of_a_certificate(tmp_path: Path, repository: Callable[..., Path]
     ("text", "said"),
     [
         ("rules: [{callers: [anonymous], groups: [inference]}]", ":1: rules[0].groups[0]: expected health or"),
-        ("rule: []", ":1: rule: expected one of callers, rules, got an unknown field"),
+        ("rule: []", ":1: rule: expected one of callers, rules, jwt, got an unknown field"),
         ("", ":1: expected rules"),
     ],
 )
@@ -351,9 +386,9 @@ def test_the_manuals_example(tmp_path: Path) -> None:
         ("k" * 43, 0, ""),
         ("k" * 43 + "\n", 0, ""),
         ("short", 0, "can be guessed"),
-        ("", 4, "expected a token of 1 to 4096 bytes, got 0"),
+        ("", 4, "expected a token of 1 to 8192 bytes, got 0"),
         ("two words" * 9, 4, "without spaces"),
-        ("k" * 5000, 4, "expected a token of 1 to 4096 bytes"),
+        ("k" * 9000, 4, "expected a token of 1 to 8192 bytes"),
     ],
 )
 def test_a_token_is_hashed(token: str, code: int, said: str) -> None:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "base/sha256.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temp_folder.h"
@@ -65,6 +66,24 @@ class GateTest : public ::testing::Test {
     return gate_->Check(gate_->Admit(peer_, nullptr), Infer(),
                         Target::Of(model));
   }
+  // The caller of the tokens "first" and "other".
+  static std::string WithLimits(const std::string& limits) {
+    return absl::StrCat(
+        "callers:\n  web:\n    tokens: [{sha256: ", Sha256Hex("first"),
+        "}, {sha256: ", Sha256Hex("other"), "}]\n    ",
+        absl::StrReplaceAll(limits, {{", ", "\n    "}}),
+        "\nrules: [{callers: [web], groups: [infer, health]}]\n");
+  }
+  absl::Status Enter(const std::string& authorization, const Method& method,
+                     CallerPass& pass) {
+    return gate_->Enter(gate_->Admit(NewConnection(), &authorization), method,
+                        pass, retry_after_);
+  }
+  std::shared_ptr<Peer> NewConnection() {
+    auto peer = NewPeer();
+    peer->within = peer_->within;
+    return peer;
+  }
   double Refused(const char* reason) {
     return MetricValue(metrics_, "stoker_access_refused_total",
                        {{"reason", reason}});
@@ -78,6 +97,7 @@ class GateTest : public ::testing::Test {
   const std::string path_ = folder_ / "policy.yaml";
   MetricRegistry metrics_;
   FakeClock clock_;
+  absl::Duration retry_after_;
   std::unique_ptr<Gate> gate_;
   const std::shared_ptr<Peer> peer_ = NewPeer();
 };
@@ -221,6 +241,49 @@ TEST_F(GateTest, ItDoesNotStartWithAWrongFile) {
   EXPECT_EQ(gate.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(gate.status().message()),
               HasSubstr("policy.yaml:1: rules: expected a list, got 1"));
+}
+
+// A caller's limits are his, whatever he connects by.
+TEST_F(GateTest, LimitsAreOfTheCaller) {
+  Open(WithLimits("requests_per_second: 2, burst: 1"));
+  CallerPass pass;
+  EXPECT_TRUE(Enter("Bearer first", Infer(), pass).ok());
+  const absl::Status status = Enter("Bearer other", Infer(), pass);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "caller 'web' may ask for 2 requests a second, and has asked for "
+            "more: try again later");
+  EXPECT_EQ(retry_after_, absl::Milliseconds(500));
+  EXPECT_EQ(MetricValue(metrics_, "stoker_access_refused_total",
+                        {{"caller", "web"}, {"reason", "rate"}}),
+            1);
+  // Probes and scrapers ask for as much as they like.
+  for (const char* name : {"ServerLive", "Check", "/metrics"}) {
+    EXPECT_TRUE(Enter("Bearer first", *FindMethodNamed(name), pass).ok());
+  }
+  clock_.Advance(absl::Milliseconds(500));
+  EXPECT_TRUE(Enter("Bearer first", Infer(), pass).ok());
+  peer_->within = true;
+  EXPECT_TRUE(Enter("Bearer first", Infer(), pass).ok());
+}
+
+TEST_F(GateTest, WhatIsUnderWayOutlivesThePolicy) {
+  Open(WithLimits("concurrent: 1"));
+  CallerPass pass, none;
+  EXPECT_TRUE(Enter("Bearer first", Infer(), pass).ok());
+  Write(WithLimits("concurrent: 2"));
+  gate_->Look();
+  CallerPass second;
+  EXPECT_TRUE(Enter("Bearer first", Infer(), second).ok());
+  EXPECT_EQ(Enter("Bearer first", Infer(), none).code(),
+            absl::StatusCode::kResourceExhausted);
+  Write(PolicyText("first", "minilm"));
+  gate_->Look();
+  EXPECT_TRUE(Enter("Bearer first", Infer(), none).ok());
+  pass = CallerPass();
+  EXPECT_EQ(MetricValue(metrics_, "stoker_access_refused_total",
+                        {{"caller", "web"}, {"reason", "concurrent"}}),
+            1);
 }
 
 // Loops ask while the file changes; for ThreadSanitizer.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -138,8 +139,8 @@ TEST_F(PolicyTest, WhatAnybodyMayEverybodyMay) {
 
 TEST(PolicyMistakeTest, EachHasItsLine) {
   EXPECT_THAT(Mistake("callers: {}\nrule: []\n"),
-              HasSubstr("p.yaml:2: rule: expected one of callers, rules, got "
-                        "an unknown field (did you mean rules?)"));
+              HasSubstr("p.yaml:2: rule: expected one of callers, rules, jwt, "
+                        "got an unknown field (did you mean rules?)"));
   EXPECT_THAT(Mistake(""), HasSubstr("expected rules"));
   EXPECT_THAT(Mistake("rules: []\n"), HasSubstr("expected rules"));
   EXPECT_THAT(Mistake("a: [\n"), HasSubstr("p.yaml:2: expected YAML"));
@@ -172,13 +173,15 @@ TEST(PolicyMistakeTest, EachHasItsLine) {
 
 TEST(PolicyMistakeTest, Callers) {
   EXPECT_THAT(Mistake("callers:\n  anonymous: {names: [a]}\n"),
-              HasSubstr("p.yaml:2: callers.anonymous: expected another name"));
+              HasSubstr("p.yaml:2: callers.anonymous.names: expected one of "
+                        "requests_per_second"));
   EXPECT_THAT(Mistake("callers:\n  'a b': {names: [a]}\n"),
               HasSubstr("expected a name of 1 to 64 letters"));
   EXPECT_THAT(Mistake("callers:\n  a: {names: [a]}\n  a: {names: [b]}\n"),
               HasSubstr("p.yaml:3: callers.a: expected it once"));
   EXPECT_THAT(Mistake(WithCaller("{}")),
-              HasSubstr("p.yaml:2: callers.a: expected tokens or names"));
+              HasSubstr("p.yaml:2: callers.a: expected tokens, names or "
+                        "claims"));
   EXPECT_THAT(Mistake("callers:\n  a: {names: [x]}\n  b: {names: [X]}\n"),
               HasSubstr("p.yaml:3: callers.b.names[0]: expected a name of its "
                         "own, got one that a has too"));
@@ -199,6 +202,68 @@ TEST(PolicyMistakeTest, Tokens) {
   EXPECT_THAT(Mistake(WithCaller(absl::StrCat("{tokens: [{sha256: ", kHash,
                                               "}, {sha256: ", kHash, "}]}"))),
               HasSubstr("expected a token of its own, got one that a has too"));
+}
+
+TEST(PolicyMistakeTest, Limits) {
+  for (const char* wrong :
+       {"requests_per_second: 0", "requests_per_second: -1",
+        "requests_per_second: .inf", "requests_per_second: .nan",
+        "requests_per_second: many",
+        "burst: 0, "
+        "requests_per_second: 1",
+        "concurrent: 0", "concurrent: 1.5", "priority: 0", "priority: high"}) {
+    const std::string field(wrong, std::strchr(wrong, ':'));
+    EXPECT_THAT(
+        Mistake(
+            WithCaller(absl::StrCat("{names: [a.example.com], ", wrong, "}"))),
+        HasSubstr(absl::StrCat("p.yaml:2: callers.a.", field, ": expected")))
+        << wrong;
+  }
+  EXPECT_THAT(Mistake(WithCaller("{names: [a.example.com], burst: 3}")),
+              HasSubstr("expected requests_per_second beside burst"));
+}
+
+TEST(PolicyMistakeTest, SignedTokens) {
+  const auto with = [](const std::string& jwt, const std::string& caller) {
+    return Mistake(absl::StrCat("jwt: ", jwt, "\n", WithCaller(caller)));
+  };
+  const std::string claims = "{claims: [{groups: ml}]}";
+  EXPECT_THAT(with("{jwks: k, issuer: i}", claims),
+              HasSubstr("p.yaml:1: jwt: expected audience, got none"));
+  EXPECT_THAT(with("{jwks: k, audience: i}", claims),
+              HasSubstr("p.yaml:1: jwt: expected issuer, got none"));
+  EXPECT_THAT(with("{issuer: k, audience: i}", claims),
+              HasSubstr("p.yaml:1: jwt: expected jwks, got none"));
+  EXPECT_THAT(with("{jwks: k, issuer: [i], audience: a}", claims),
+              HasSubstr("p.yaml:1: jwt.issuer: expected a text"));
+  EXPECT_THAT(with("{jwks: k, issuer: i, audience: a, secret: s}", claims),
+              HasSubstr("jwt.secret: expected one of jwks, issuer"));
+  EXPECT_THAT(with("{jwks: k, issuer: i, audience: a, caller: b}", claims),
+              HasSubstr("expected jwt.caller to be one of callers, got b"));
+  EXPECT_THAT(with("{jwks: k, issuer: i, audience: a}", "{claims: [{}]}"),
+              HasSubstr("callers.a.claims[0]: expected at least one claim"));
+  EXPECT_THAT(with("{jwks: k, issuer: i, audience: a}", "{claims: [{x: []}]}"),
+              HasSubstr("callers.a.claims[0].x: expected a text"));
+  EXPECT_THAT(Mistake(WithCaller(claims)),
+              HasSubstr("p.yaml:2: callers.a.claims[0]: expected jwt"));
+}
+
+TEST(PolicyLimitsTest, AreRead) {
+  const auto policy = AccessPolicy::Parse(
+      "callers:\n"
+      "  anonymous: {concurrent: 2}\n"
+      "  a: {names: [a.x], requests_per_second: 0.5, priority: 3}\n"
+      "  b: {names: [b.x], requests_per_second: 20, burst: 50, concurrent: 8}\n"
+      "  c: {names: [c.x]}\n"
+      "rules: [{callers: [a], groups: [infer]}]\n",
+      "p.yaml");
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  EXPECT_EQ(policy->anonymous().limits, (CallerLimits{0, 1, 2}));
+  EXPECT_EQ(policy->FindNamed({"a.x"})->limits, (CallerLimits{0.5, 1, 0}));
+  EXPECT_EQ(policy->FindNamed({"a.x"})->priority, 3u);
+  EXPECT_EQ(policy->FindNamed({"b.x"})->limits, (CallerLimits{20, 50, 8}));
+  EXPECT_EQ(policy->FindNamed({"c.x"})->limits, std::nullopt);
+  EXPECT_EQ(policy->LimitedCallers().size(), 3u);
 }
 
 // Whoever puts one where its hash belongs must not find it in the log.

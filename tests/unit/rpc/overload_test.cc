@@ -208,7 +208,7 @@ TEST_F(OverloadTest, OpenStreamsLeaveRoomForInferences) {
 }
 
 TEST_F(OverloadTest, AClientThatSendsNothingIsCutOff) {
-  options_.stall_limit = absl::Milliseconds(50);
+  options_.limits.stall_limit = absl::Milliseconds(50);
   Serve();
   grpc::GenericStub stub(channel_);
   for (const char* method : {"ModelInfer", "ServerLive"}) {

@@ -121,5 +121,24 @@ TEST(TensorParameters, SharedMemory) {
       HasSubstr("'shared_memory_offset' can not be specified without"));
 }
 
+TEST(PriorityFor, TheCallersIsDefaultAndCeiling) {
+  // Of a model with four levels, the second of which is its default.
+  const auto level = [](uint64_t asked, uint64_t ceiling) {
+    return PriorityFor(asked, ceiling, 4, 2);
+  };
+  EXPECT_EQ(level(0, 0), 0u);
+  EXPECT_EQ(level(3, 0), 3u);
+  EXPECT_EQ(level(9, 0), 9u);
+  EXPECT_EQ(level(0, 3), 3u);
+  EXPECT_EQ(level(1, 3), 3u);
+  EXPECT_EQ(level(4, 3), 4u);
+  // Neither is a level that there isn't a way around it.
+  EXPECT_EQ(level(9, 3), 3u);
+  EXPECT_EQ(level(9, 1), 2u);
+  EXPECT_EQ(level(0, 9), 4u);
+  EXPECT_EQ(level(1, 9), 4u);
+  EXPECT_EQ(PriorityFor(0, 3, 1, 1), 1u);
+}
+
 }  // namespace
 }  // namespace stoker

@@ -64,7 +64,7 @@ TEST_F(RpcServerTest, StopsWhileItLooksForStalls) {
   RpcServerOptions options;
   options.address = "127.0.0.1:0";
   options.loops = 64;
-  options.stall_limit = absl::Microseconds(800);
+  options.limits.stall_limit = absl::Microseconds(800);
   for (int i = 0; i < 5; ++i) {
     auto server = RpcServer::Start(options, *manager_, Clock::Real(), metrics_);
     ASSERT_TRUE(server.ok()) << server.status();

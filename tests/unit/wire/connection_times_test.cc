@@ -203,6 +203,35 @@ TEST_F(ConnectionTimesTest, AnswersThatNobodyTakes) {
   EXPECT_EQ(peer.AwaitEnd(5).type, RawFrame::kReset);
 }
 
+// Nor need a call whose client takes nothing go on for long.
+TEST_F(ConnectionTimesTest, WhatMayNotGoOnWaitsForNoClient) {
+  WireLimits limits;
+  limits.stall_limit = absl::Hours(1);
+  limits.keepalive = absl::Hours(1);
+  Start(limits);
+  RawPeer peer(server_->port());
+  Settle(peer);
+  const std::string message = RawPeer::Message(std::string(60'000, 'x'));
+  const auto send = [&](uint32_t stream, int end) {
+    for (size_t at = 0; at < message.size(); at += 16'000) {
+      const bool last = at + 16'000 >= message.size();
+      ASSERT_TRUE(peer.Send(RawFrame::kData, last ? end : 0, stream,
+                            message.substr(at, 16'000)));
+    }
+  };
+  // The first answer fits into the connection's window, the second doesn't.
+  ASSERT_TRUE(peer.Open(3, "/echo/Now"));
+  send(3, kEndStream);
+  EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
+  ASSERT_TRUE(peer.Open(5, "/echo/Stream"));
+  send(5, 0);
+  Await<int64_t>(server_->counts.reserved, 5 + 2 * 60'000);
+  server_->counts.may_go_on = false;
+  EXPECT_TRUE(
+      Until([&] { return server_->counts.ended == 3; }, absl::Seconds(1)));
+  EXPECT_EQ(peer.AwaitEnd(5).type, RawFrame::kReset);
+}
+
 TEST_F(ConnectionTimesTest, DeadlinesOfTheClient) {
   Start({});
   RawPeer peer(server_->port());

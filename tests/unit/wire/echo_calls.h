@@ -69,6 +69,7 @@ struct EchoCounts {
   std::atomic<int> started = 0, cancelled = 0, stopped = 0, ended = 0;
   std::atomic<int64_t> reserved = 0;
   std::atomic<int64_t> may_reserve = INT64_MAX;
+  std::atomic<bool> may_go_on = true;  // streams
 };
 
 class EchoCall final : public CallHandler {
@@ -112,6 +113,10 @@ class EchoCall final : public CallHandler {
     call_.Finish({absl::StatusCode::kCancelled, "", ""});
   }
   void OnStop() override { ++counts_.stopped; }
+  CallStatus MayGoOn() override {
+    if (counts_.may_go_on || way_ != "/echo/Stream") return {};
+    return {absl::StatusCode::kPermissionDenied, "no longer", ""};
+  }
 
  private:
   Call& call_;
@@ -138,6 +143,11 @@ class EchoServer {
   int port() const { return wire->port(); }
   double Ended(const std::string& reason) {
     return MetricValue(metrics, "stoker_connections_ended_total",
+                       {{"reason", reason}});
+  }
+
+  double EndedCalls(const std::string& reason) {
+    return MetricValue(metrics, "stoker_calls_ended_total",
                        {{"reason", reason}});
   }
 

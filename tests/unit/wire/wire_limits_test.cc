@@ -113,6 +113,7 @@ TEST(WireLimits, TooManyHeaderBytes) {
   const RawFrame refused = peer.AwaitEnd(3);
   EXPECT_EQ(refused.type, RawFrame::kHeaders);
   EXPECT_EQ(server.counts.started, 1);
+  EXPECT_EQ(server.EndedCalls("headers"), 1);
   ASSERT_TRUE(peer.Send(RawFrame::kData, 0, 1, RawPeer::Message("go on")));
   EXPECT_EQ(peer.Await(RawFrame::kData).payload, RawPeer::Message("go on"));
 }
@@ -216,6 +217,24 @@ TEST(WireLimits, WhoSendsMuchMaySendItAtOnce) {
   AskInPieces(peer, 9, "/echo/Never", RawPeer::Message("read") + kept, 0);
   EXPECT_EQ(peer.AwaitEnd(9).type, RawFrame::kHeaders);
   EXPECT_EQ(server.counts.cancelled, 1);
+  EXPECT_EQ(server.EndedCalls("kept"), 1);
+}
+
+TEST(WireLimits, CallsWithoutAMessageMakeRoom) {
+  WireOptions options;
+  options.limits.max_waiting_calls = 2;
+  EchoServer server(options);
+  RawPeer peer(server.port());
+  for (const uint32_t stream : {1, 3, 5}) {
+    ASSERT_TRUE(peer.Open(stream, "/echo/Now"));
+  }
+  EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
+  EXPECT_EQ(server.EndedCalls("waiting"), 1);
+  for (const uint32_t stream : {3, 5}) {
+    ASSERT_TRUE(peer.Send(RawFrame::kData, kEndStream, stream,
+                          RawPeer::Message("here")));
+    EXPECT_EQ(peer.AwaitEnd(stream).type, RawFrame::kHeaders);
+  }
 }
 
 TEST(WireLimits, ConnectionsWithoutCallsMakeRoom) {

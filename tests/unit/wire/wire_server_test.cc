@@ -265,6 +265,23 @@ TEST(WireServer, DeadlinesEndCalls) {
   EXPECT_EQ(server.counts.cancelled, 1);
 }
 
+TEST(WireServer, WhatMayNotGoOnEndsWithTheReason) {
+  EchoServer server;
+  Client client(server);
+  Stream stream(client);
+  std::string text;
+  ASSERT_TRUE(stream.Write("before"));
+  ASSERT_TRUE(stream.Read(&text));
+  server.counts.may_go_on = false;
+  EXPECT_FALSE(stream.Read(&text));
+  const grpc::Status status = stream.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(status.error_message(), "no longer");
+  while (server.counts.ended < 1) std::this_thread::yield();
+  EXPECT_EQ(server.EndedCalls("forbidden"), 1);
+  EXPECT_TRUE(client.Ask("/echo/Now", "x").status.ok());
+}
+
 TEST(WireServer, UnixSocketsAndIPv6) {
   const TempFolder folder;
   for (const std::string& address :

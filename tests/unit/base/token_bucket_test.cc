@@ -1,4 +1,4 @@
-#include "wire/token_bucket.h"
+#include "base/token_bucket.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,9 @@ TEST(TokenBucket, SoManyAtOnceAndSoManyASecond) {
   TokenBucket bucket(3, 2);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(bucket.Take(start));
   EXPECT_FALSE(bucket.Take(start));
+  EXPECT_EQ(bucket.Wait(), absl::Milliseconds(500));
+  EXPECT_FALSE(bucket.Take(start + absl::Milliseconds(250)));
+  EXPECT_EQ(bucket.Wait(), absl::Milliseconds(250));
   EXPECT_TRUE(bucket.Take(start + absl::Milliseconds(500)));
   EXPECT_FALSE(bucket.Take(start + absl::Milliseconds(500)));
   bucket.Earn(1);

@@ -23,6 +23,10 @@ class TokenBucket {
     tokens_ -= 1;
     return true;
   }
+  // Until there is one again, after a Take that found none.
+  absl::Duration Wait() const {
+    return absl::Seconds(std::max(0.0, 1 - tokens_) / per_second_);
+  }
   void Earn(double tokens) { tokens_ = std::min(size_, tokens_ + tokens); }
 
  private:
