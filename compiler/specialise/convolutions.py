@@ -77,7 +77,18 @@ def rewrite(module: torch.fx.GraphModule, sizes: dict[str, int]) -> list[Convolu
         # The same for all buckets, so that they share what is packed.
         shape = [1, *(dynamic.at(size, TYPICAL) for size in x.meta["val"].shape[1:])]
         found.append(Convolution(weight.target, input=shape, **how))
+    if found:
+        _copy_where_views_fail(module)
     return sorted(found, key=lambda one: one.weight)
+
+
+def _copy_where_views_fail(module: torch.fx.GraphModule) -> None:
+    """What the program could look at as another shape lies in channels-last order now, and has to be copied first."""
+    import torch
+
+    for node in module.graph.nodes:
+        if node.op == "call_function" and node.target is torch.ops.aten.view.default:
+            node.target = torch.ops.aten.reshape.default
 
 
 def _arguments(

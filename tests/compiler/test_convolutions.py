@@ -82,6 +82,24 @@ def test_what_others_look_at_stays() -> None:
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
 
 
+class Flat(nn.Module):
+    """Looks at the convolution's result, and at what is computed from it, as rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution, self.linear = nn.Conv2d(C, N, 3), nn.Linear(N * 38 * 38, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.convolution(x)
+        return self.linear(y.view(x.shape[0], -1)) + self.linear(torch.relu(y).view(x.shape[0], -1))
+
+
+def test_results_are_looked_at_as_other_shapes() -> None:
+    made, got, expected = rewritten(Flat())
+    assert calls(made) == 1
+    torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+
+
 class Computed(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.conv2d(x, x[:1, :, :5, :5] * 2)
