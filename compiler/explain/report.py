@@ -77,6 +77,8 @@ def explain(
     }
     calls: list[Call] = []
     compiled = None
+    # Before weights are packed, which is done for a number of threads.
+    torch.set_num_threads(threads)
     try:
         compiled, calls = _compile(job, subject, work, phases, result)
     except Exception as error:
@@ -85,7 +87,6 @@ def explain(
     report("measure")
     try:
         inputs = make_inputs(program, job.sizes, ranges)
-        torch.set_num_threads(threads)
         with torch.inference_mode():
             measure(subject, inputs, compiled, calls, result)
     except Exception as error:  # what the program raises on made-up values, or at this size

@@ -15,9 +15,10 @@
 // Every failure ends the process with a line that says why.
 class Artifact {
  public:
-  Artifact(const std::string& program, const std::string& folder)
+  // `threads`: of the contexts that it will run in.
+  Artifact(const std::string& program, const std::string& folder, int threads)
       : loader_(stoker::MakeCpuLoader()) {
-    auto weights = loader_->MapWeights(program);
+    auto weights = loader_->MapWeights(program, threads);
     auto opened = weights.ok()
                       ? loader_->OpenAot(folder, *weights)
                       : absl::StatusOr<std::shared_ptr<stoker::Executable>>(

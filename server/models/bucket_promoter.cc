@@ -281,9 +281,13 @@ void BucketPromoter::Promote(const WarmupStep& step, const CacheEntry& entry,
                               absl::Seconds(verdict.profit.fastest_seconds)));
   }
   CountPromotion("promoted");
-  log::Info("{} {}: compiled, max error {:.2g}, {:.2f} x eager, key {}",
+  log::Info("{} {}: compiled, max error {:.2g}, {:.2f} x eager{}, key {}",
             version_.spec.Label(), step.name, verdict.parity.max_abs_error,
-            verdict.profit.speedup, step.request.key.Short());
+            verdict.profit.speedup,
+            verdict.profit.worth_on_fewer
+                ? ""
+                : ", which serves where others have the cores",
+            step.request.key.Short());
 }
 
 bool BucketPromoter::IsDoubtful(const WarmupStep& step) const {

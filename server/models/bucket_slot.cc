@@ -45,6 +45,16 @@ std::shared_ptr<Executable> BucketSlot::executable(int thread) const {
   return index < compiled_.size() ? compiled_[index] : nullptr;
 }
 
+std::shared_ptr<Executable> BucketSlot::executable(int thread,
+                                                   bool all_threads) const {
+  return !all_threads && NeedsAllThreads() ? nullptr : executable(thread);
+}
+
+bool BucketSlot::NeedsAllThreads() const {
+  absl::ReaderMutexLock lock(&mu_);
+  return !compiled_.empty() && !now_.verdict.profit.worth_on_fewer;
+}
+
 std::shared_ptr<Executable> BucketSlot::compiled(int thread) const {
   absl::ReaderMutexLock lock(&mu_);
   const auto index = static_cast<size_t>(thread);

@@ -63,6 +63,11 @@ class BucketSlot {
   // What device thread `thread` runs: the graph, or the compiled form; null:
   // eager.
   std::shared_ptr<Executable> executable(int thread) const;
+  // The same for a run that gets all its threads, or fewer, with which what is
+  // compiled may be slower than eager.
+  std::shared_ptr<Executable> executable(int thread, bool all_threads) const;
+  // Whether runs that get fewer are the tier's below.
+  bool NeedsAllThreads() const;
   // The compiled form, whether or not there is a graph of it.
   std::shared_ptr<Executable> compiled(int thread) const;
 

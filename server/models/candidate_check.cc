@@ -16,8 +16,6 @@
 namespace stoker {
 namespace {
 
-// How long timing holds the device thread at a stretch.
-constexpr absl::Duration kStretch = absl::Milliseconds(20);
 // A model that runs for minutes is compared on two cases instead of all.
 constexpr absl::Duration kParityPatience = absl::Minutes(1);
 constexpr size_t kFewestCases = 2;
@@ -286,69 +284,6 @@ absl::Status CandidateCheck::Arbitrate(absl::Span<const Tensor> inputs,
         errors->eager_largest);
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<Profit> CandidateCheck::Measure(
-    Executable& eager, Executable& candidate, const ShapeBucket& bucket,
-    int64_t candidate_bytes, const ProfitOptions& options) const {
-  const ModelSpec& spec = *deps_.spec;
-  std::vector<DimensionSizes> timed = {bucket.sizes};
-  if (IsDynamic(bucket)) {
-    timed = SizesOfForm(spec, bucket);
-    timed.resize(std::min(timed.size(), kTimedSizesOfForm));
-    timed = SizesTaken(spec, std::move(timed), candidate);
-  }
-  std::optional<Profit> worst;
-  for (const DimensionSizes& sizes : timed) {
-    ASSIGN_OR_RETURN(const ProfitMeasurement measured,
-                     Time(eager, candidate, sizes, options));
-    Profit judged = JudgeProfit(measured,
-                                {.incumbent_bytes = spec.weights_bytes,
-                                 .candidate_bytes = candidate_bytes},
-                                options);
-    judged.measured_on = deps_.machine;
-    if (timed.size() > 1) {
-      absl::StrAppend(&judged.reason, ", at ",
-                      BucketName({sizes}, spec.DimensionNames()));
-    }
-    if (!worst.has_value() || judged.speedup < worst->speedup) {
-      worst = std::move(judged);
-    }
-    if (!worst->worth) break;
-  }
-  if (!worst.has_value()) {
-    return absl::FailedPreconditionError(
-        "the compiled code takes none of the sizes that it was to be timed at");
-  }
-  return *std::move(worst);
-}
-
-absl::StatusOr<ProfitMeasurement> CandidateCheck::Time(
-    Executable& incumbent, Executable& candidate, const DimensionSizes& sizes,
-    const ProfitOptions& options) const {
-  ASSIGN_OR_RETURN(const std::vector<Tensor> inputs,
-                   AcceptedInputs(incumbent, sizes));
-  ProfitMeasurement measured;
-  const MonotonicTime start = deps_.clock->Now();
-  while (!IsEnough(measured, deps_.clock->Now() - start, options)) {
-    RETURN_IF_ERROR(OnDevice([&](ExecutionContext& context) {
-      return MeasurePairs(incumbent, candidate, context, inputs, *deps_.clock,
-                          kStretch, measured);
-    }));
-  }
-  return measured;
-}
-
-absl::StatusOr<OverDynamic> CandidateCheck::Compare(
-    Executable& form, Executable& candidate, const ShapeBucket& bucket) const {
-  ASSIGN_OR_RETURN(const ProfitMeasurement measured,
-                   Time(form, candidate, bucket.sizes, ProfitOptions()));
-  const SpeedupInterval speedup = EstimateSpeedup(measured);
-  OverDynamic over;
-  over.speedup = speedup.median;
-  // Two per cent are not worth a package.
-  over.faster = speedup.low > 1 && speedup.median > 1 + ProfitOptions().tie;
-  return over;
 }
 
 absl::Status CandidateCheck::ProvePadding(Executable& eager,

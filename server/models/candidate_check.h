@@ -75,7 +75,8 @@ class CandidateCheck {
 
   // Times the two. `candidate_bytes`: of its files. A dynamic form has to be
   // worth it at each of the sizes that it is timed at; the figures are those of
-  // the worst.
+  // the worst. What is worth it is timed also with the fewest threads that runs
+  // may be given: on a busy host they get no more.
   absl::StatusOr<Profit> Measure(Executable& eager, Executable& candidate,
                                  const ShapeBucket& bucket,
                                  int64_t candidate_bytes,
@@ -101,10 +102,17 @@ class CandidateCheck {
                           const Executable& candidate,
                           absl::Span<const Recorded> recorded,
                           Proved proved) const;
+  enum class Cores { kAll, kFewest };  // of those that are to be had
   absl::StatusOr<ProfitMeasurement> Time(Executable& incumbent,
                                          Executable& candidate,
                                          const DimensionSizes& sizes,
-                                         const ProfitOptions& options) const;
+                                         const ProfitOptions& options,
+                                         Cores cores) const;
+  // At sizes of the program's own.
+  absl::StatusOr<Profit> Judge(Executable& eager, Executable& candidate,
+                               const DimensionSizes& sizes,
+                               const ProfitSizes& bytes,
+                               const ProfitOptions& options) const;
   // Adds what comes of it to the evidence.
   absl::Status TryCase(Executable& eager, Executable& candidate,
                        const ShapeBucket& bucket, const Case& one,

@@ -100,7 +100,8 @@ std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
     ExecutionContext& context, int thread, int index,
     absl::Span<const Tensor> inputs) {
   BucketSlot& slot = slots_[static_cast<size_t>(index)];
-  std::shared_ptr<Executable> compiled = slot.executable(thread);
+  std::shared_ptr<Executable> compiled =
+      slot.executable(thread, context.HasAllThreads());
   if (compiled == nullptr) return std::nullopt;
   const bool dynamic = index >= buckets();
   const MonotonicTime start =
@@ -138,7 +139,8 @@ std::optional<BatchRunner::Outcome> ExecutableTiers::RunCompiled(
 
 bool ExecutableTiers::KeepsToThread(int bucket) const {
   if (const auto compiled = slot(bucket).executable(0)) {
-    return compiled->KeepsToContext();
+    return compiled->KeepsToContext() &&
+           (!slot(bucket).NeedsAllThreads() || EagerKeepsToContext());
   }
   // Which dynamic form there is may be another by the time of the run.
   return spec_.compile.dynamic == DynamicForms::kNone && EagerKeepsToContext();
@@ -153,9 +155,9 @@ int ExecutableTiers::DynamicFor(int thread,
   return -1;
 }
 
-absl::Status ExecutableTiers::MapWeights() {
+absl::Status ExecutableTiers::MapWeights(int threads) {
   for (OnDevice& device : devices_) {
-    auto weights = device.place.loader->MapWeights(spec_.HeldPath());
+    auto weights = device.place.loader->MapWeights(spec_.HeldPath(), threads);
     if (!weights.ok()) return spec_.ByItsName(weights.status());
     device.weights = *std::move(weights);
   }
@@ -244,7 +246,10 @@ bool ExecutableTiers::DynamicSettled() const {
 
 bool ExecutableTiers::AllCompiled() const {
   return !slots_.empty() &&
-         AllIn({BucketState::kCompiled, BucketState::kDynamic});
+         AllIn({BucketState::kCompiled, BucketState::kDynamic}) &&
+         std::none_of(slots_.begin(), slots_.end(), [](const BucketSlot& one) {
+           return one.NeedsAllThreads();
+         });
 }
 
 bool ExecutableTiers::AllIn(std::initializer_list<BucketState> states) const {

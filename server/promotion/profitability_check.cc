@@ -122,6 +122,7 @@ absl::Status MeasurePairs(Executable& incumbent, Executable& candidate,
     if (!first) RETURN_IF_ERROR(time(incumbent, incumbent_seconds));
     measurement.incumbent.push_back(incumbent_seconds);
     measurement.candidate.push_back(candidate_seconds);
+    measurement.fewest_threads = context.fewest_threads();
     measurement.threads =
         measurement.pairs() == 1
             ? context.threads()

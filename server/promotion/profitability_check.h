@@ -23,7 +23,8 @@ struct ProfitMeasurement {
   // seconds[i] of pair i; equal lengths.
   std::vector<double> incumbent;
   std::vector<double> candidate;
-  int threads = 0;  // compute threads; where runs differed, the fewest
+  int threads = 0;         // compute threads; where runs differed, the fewest
+  int fewest_threads = 0;  // that runs may be given on a busy host
   size_t pairs() const { return candidate.size(); }
 };
 

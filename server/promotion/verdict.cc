@@ -150,6 +150,11 @@ std::string ProfitToJson(const Profit& profit) {
       {"measured_on", profit.measured_on},
       {"threads", profit.threads},
   };
+  if (profit.speedup_on_fewer > 0) {
+    document["on_fewer_threads"] = {
+        {"worth", profit.worth_on_fewer},
+        {"speedup", ToJson(profit.speedup_on_fewer)}};
+  }
   if (profit.over_dynamic.has_value()) {
     document["over_dynamic"] = {
         {"artifact", profit.over_dynamic->artifact},
@@ -183,6 +188,13 @@ bool ParseProfit(const std::string& text, Profit& profit) {
     of_form.Read("speedup", found.speedup);
     of_form.Read("faster", found.faster);
     if (!of_form.ok()) return false;
+  }
+  if (const auto fewer = document.find("on_fewer_threads");
+      fewer != document.end()) {
+    Reader of_fewer(*fewer);
+    of_fewer.Read("worth", read.worth_on_fewer);
+    of_fewer.Read("speedup", read.speedup_on_fewer);
+    if (!of_fewer.ok()) return false;
   }
   profit = std::move(read);
   return true;

@@ -68,6 +68,11 @@ struct Profit {
   std::string measured_on;  // the machine whose figures these are
   int threads = 0;          // compute threads of each run
   std::optional<OverDynamic> over_dynamic;
+
+  // Whether it is worth having also for runs that get fewer threads, because
+  // others have the cores; those are eager's otherwise.
+  bool worth_on_fewer = true;
+  double speedup_on_fewer = 0;  // 0: not measured, runs always get all
 };
 
 struct Verdict {

@@ -16,6 +16,7 @@
 extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads,
                    unsigned flags);
+int omp_get_max_threads();
 int omp_get_thread_num();
 void omp_set_num_threads(int threads);
 // Of the MKL that torch holds, where there is one: for the calling thread.
@@ -42,17 +43,31 @@ class Poison : public c10::MemoryReportingInfoBase {
 class CpuExecutionContext : public ExecutionContext {
  public:
   CpuExecutionContext(int threads, const FreeCores* free_cores)
-      : ExecutionContext(threads), most_(threads), free_cores_(free_cores) {}
+      : ExecutionContext(threads, free_cores == nullptr ? threads : 1),
+        most_(threads),
+        free_cores_(free_cores) {}
 
   // What at::set_num_threads does for this thread, without what it does for
   // others.
-  void BeginRun() override {
+  void BeginRun(Threads threads) override {
     if (free_cores_ == nullptr) return;
-    const int share = free_cores_->Share(most_);
+    const int share = threads == Threads::kAll ? most_
+                      : few_                   ? fewest_threads()
+                                               : free_cores_->Share(most_);
     if (share == threads_) return;
     threads_ = share;
     omp_set_num_threads(share);
     if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(share);
+  }
+
+  bool HasAllThreads() const override {
+    return free_cores_ == nullptr || free_cores_->Share(most_) == most_;
+  }
+
+  void WithFewestThreads(absl::FunctionRef<void()> work) override {
+    few_ = true;
+    work();
+    few_ = false;
   }
 
   void WithPoisonedMemory(absl::FunctionRef<void()> run) override {
@@ -70,6 +85,7 @@ class CpuExecutionContext : public ExecutionContext {
  private:
   const int most_;
   const FreeCores* const free_cores_;
+  bool few_ = false;
 
   // A parallel region in which the calling thread waits and the others sleep.
   struct Region {
@@ -87,6 +103,13 @@ class CpuExecutionContext : public ExecutionContext {
 };
 
 }  // namespace
+
+WithOpenMpThreads::WithOpenMpThreads(int threads)
+    : before_(omp_get_max_threads()) {
+  omp_set_num_threads(threads);
+}
+
+WithOpenMpThreads::~WithOpenMpThreads() { omp_set_num_threads(before_); }
 
 void ExecutionContext::UseThreads(int threads) {
   // A thread's first parallel region adopts the process's latest number unless

@@ -13,6 +13,18 @@ namespace stoker {
 
 class FreeCores;
 
+// OpenMP has so many threads for the calling thread as long as this lives.
+class WithOpenMpThreads {
+ public:
+  explicit WithOpenMpThreads(int threads);
+  ~WithOpenMpThreads();
+  WithOpenMpThreads(const WithOpenMpThreads&) = delete;
+  WithOpenMpThreads& operator=(const WithOpenMpThreads&) = delete;
+
+ private:
+  const int before_;
+};
+
 class ExecutionContext {
  public:
   // Sets the calling thread's compute threads (OpenMP, ATen). `free_cores`
@@ -23,8 +35,17 @@ class ExecutionContext {
   // Of the run that is made now, or was made last.
   int threads() const { return threads_; }
 
-  // An executable's run begins: with as many of the threads as have a core now.
-  virtual void BeginRun() {}
+  // That a run may be given: fewer than all where runs take what has a core.
+  int fewest_threads() const { return fewest_threads_; }
+  // Whether a run that began now would be given all.
+  virtual bool HasAllThreads() const { return true; }
+  // Runs that `work` makes are given no more than the fewest.
+  virtual void WithFewestThreads(absl::FunctionRef<void()> work) { work(); }
+
+  // An executable's run begins: with as many of the threads as have a core now,
+  // or with all, if its code was made ready for these.
+  enum class Threads { kThatHaveACore, kAll };
+  virtual void BeginRun(Threads /*threads*/) {}
 
   // Calls `wait` while the other compute threads sleep. Left alone, OpenMP's
   // threads spin for milliseconds after each run, on cores that clients, other
@@ -46,9 +67,14 @@ class ExecutionContext {
   static void UseThreads(int threads);
 
   // Tests of rooms above derive a context that sets nothing.
-  explicit ExecutionContext(int threads) : threads_(threads) {}
+  explicit ExecutionContext(int threads) : ExecutionContext(threads, threads) {}
+  ExecutionContext(int threads, int fewest_threads)
+      : threads_(threads), fewest_threads_(fewest_threads) {}
 
   int threads_;
+
+ private:
+  const int fewest_threads_;
 };
 
 }  // namespace stoker

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
+#include "runner/execution_context.h"
 #include "runner/torch_errors.h"
 #include "runner/torch_values.h"
 
@@ -62,7 +63,7 @@ WeightStore::WeightStore(std::string path, std::shared_ptr<const void> memory,
       effects_(std::move(effects)) {}
 
 absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
-    const std::string& pt2_path) {
+    const std::string& pt2_path, int threads) {
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
   RETURN_IF_ERROR(archive->CheckRunsOnCpu());
   ASSIGN_OR_RETURN(
@@ -74,6 +75,7 @@ absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
           },
           archive->zip(), nullptr));
   store->mapped_ = archive->zip();
+  store->threads_ = threads;
   return store;
 }
 
@@ -159,6 +161,7 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(
   const std::string kind = KindOf(convolution);
   const auto found = convolutions_.find(kind);
   if (found != convolutions_.end()) return &found->second;
+  const WithOpenMpThreads as_runs_have(threads_);
   try {
     return &convolutions_.emplace(kind, Pack(*dense, convolution))
                 .first->second;

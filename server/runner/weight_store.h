@@ -37,8 +37,9 @@ class WeightStore {
   WeightStore(const WeightStore&) = delete;
   WeightStore& operator=(const WeightStore&) = delete;
 
+  // `threads`: of the runs that will use it.
   static absl::StatusOr<std::shared_ptr<WeightStore>> Map(
-      const std::string& pt2_path);
+      const std::string& pt2_path, int threads);
 
   // So many bytes of a device's memory, accounted before they are taken;
   // RESOURCE_EXHAUSTED with the arithmetic where they don't fit.
@@ -68,7 +69,9 @@ class WeightStore {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // The same of a convolution, float32 [out, in, height, width], for oneDNN on
-  // the host. FAILED_PRECONDITION when it is no such weight.
+  // the host, and for runs of as many threads as the store was mapped for:
+  // oneDNN chooses the layout by them, and lays the weights out anew in each
+  // run of another number. FAILED_PRECONDITION when it is no such weight.
   absl::StatusOr<at::Tensor*> Packed(const ArtifactConvolution& convolution)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -91,6 +94,8 @@ class WeightStore {
   const Allocate allocate_;                   // empty: on the host
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
+
+  int threads_ = 1;  // of the runs, on the host
 
   absl::Mutex mu_;  // held while packing: one copy, the others wait
   std::vector<std::shared_ptr<std::byte>> rounded_ ABSL_GUARDED_BY(mu_);

@@ -30,7 +30,16 @@ namespace stoker {
 
 class FakeExecutionContext : public ExecutionContext {
  public:
-  explicit FakeExecutionContext(int threads = 1) : ExecutionContext(threads) {}
+  explicit FakeExecutionContext(int threads = 1)
+      : FakeExecutionContext(threads, threads) {}
+  FakeExecutionContext(int threads, int fewest)
+      : ExecutionContext(threads, fewest) {}
+
+  void WithFewestThreads(absl::FunctionRef<void()> work) override {
+    const int all = std::exchange(threads_, fewest_threads());
+    work();
+    threads_ = all;
+  }
 
   void WithPoisonedMemory(absl::FunctionRef<void()> run) override {
     poisoned_ = true;
@@ -67,7 +76,15 @@ class FakeExecutable : public Executable {
       ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
     clock_ = &clock;
-    latency_ = latency;
+    latency_ = alone_ = latency;
+  }
+
+  // The same, but of runs on one thread `alone`.
+  void TakeTime(FakeClock& clock, absl::Duration latency, absl::Duration alone)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    TakeTime(clock, latency);
+    const absl::MutexLock lock(&mu_);
+    alone_ = alone;
   }
 
   // The next `runs` runs end with `status`, which is not OK.
@@ -90,7 +107,7 @@ class FakeExecutable : public Executable {
     return runs_;
   }
 
-  absl::StatusOr<RunResult> Run(ExecutionContext& /*context*/,
+  absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override
       ABSL_LOCKS_EXCLUDED(mu_) {
     FakeClock* clock = nullptr;
@@ -100,7 +117,7 @@ class FakeExecutable : public Executable {
       const absl::MutexLock lock(&mu_);
       ++runs_;
       clock = clock_;
-      latency = latency_;
+      latency = context.threads() == 1 ? alone_ : latency_;
       if (failures_ > 0) {
         --failures_;
         failure = failure_;
@@ -125,7 +142,7 @@ class FakeExecutable : public Executable {
   mutable absl::Mutex mu_;
   std::function<bool(absl::Span<const Tensor>)> takes_ ABSL_GUARDED_BY(mu_);
   FakeClock* clock_ ABSL_GUARDED_BY(mu_) = nullptr;
-  absl::Duration latency_ ABSL_GUARDED_BY(mu_);
+  absl::Duration latency_ ABSL_GUARDED_BY(mu_), alone_ ABSL_GUARDED_BY(mu_);
   int failures_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   int runs_ ABSL_GUARDED_BY(mu_) = 0;

@@ -60,6 +60,22 @@ TEST(BucketSlotTest, PromotionGivesEachThreadItsOwn) {
   EXPECT_EQ(MetricValue(metrics, metric::kSpeedup.name, kLabels), 1.5);
 }
 
+TEST(BucketSlotTest, WhatIsSlowerOnFewerThreadsServesRunsThatGetAll) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  EXPECT_FALSE(slot.NeedsAllThreads());
+  const auto executables = TwoExecutables();
+  Verdict verdict;
+  slot.Promote(executables, verdict, Entry(0));
+  EXPECT_FALSE(slot.NeedsAllThreads());
+  EXPECT_EQ(slot.executable(0, /*all_threads=*/false), executables[0]);
+  verdict.profit.worth_on_fewer = false;
+  slot.Promote(executables, verdict, Entry(0));
+  EXPECT_TRUE(slot.NeedsAllThreads());
+  EXPECT_EQ(slot.executable(0, /*all_threads=*/false), nullptr);
+  EXPECT_EQ(slot.executable(0, /*all_threads=*/true), executables[0]);
+}
+
 TEST(BucketSlotTest, CountsWhatItsCompilePaysBack) {
   MetricRegistry metrics;
   BucketSlot slot("batch=1", metrics, kLabels);

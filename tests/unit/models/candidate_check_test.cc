@@ -124,7 +124,8 @@ class CandidateCheckTest : public ::testing::Test {
       metrics_};
   FakeExecutionContext* context_ = nullptr;
   const DeviceThreads::Contexts contexts_ = [this] {
-    auto context = std::make_unique<FakeExecutionContext>();
+    auto context =
+        std::make_unique<FakeExecutionContext>(/*threads=*/2, /*fewest=*/1);
     context_ = context.get();
     DeviceThreads::Contexts contexts;
     contexts.push_back(std::move(context));
@@ -176,6 +177,36 @@ TEST_F(CandidateCheckTest, AModelThatRunsForMinutesIsJudgedByFewRuns) {
   EXPECT_EQ(evidence->verdict.profit.pairs, 1);
   EXPECT_FALSE(evidence->verdict.profit.clear);
   EXPECT_LE(clock_.Now() - start, absl::Minutes(40));
+}
+
+// An encoder's compiled form was 1.16 times as fast as eager on two cores, and
+// 0.79 times where another process left it one.
+TEST_F(CandidateCheckTest, WhatIsSlowerOnABusyHostIsEagersThere) {
+  eager_.TakeTime(clock_, absl::Microseconds(530));
+  candidate_.TakeTime(clock_, absl::Microseconds(450),
+                      /*alone=*/absl::Microseconds(700));
+  const auto evidence = Check();
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  const Profit& profit = evidence->verdict.profit;
+  EXPECT_TRUE(evidence->verdict.promote()) << profit.reason;
+  EXPECT_NEAR(profit.speedup, 1.18, 0.01);
+  EXPECT_FALSE(profit.worth_on_fewer);
+  EXPECT_NEAR(profit.speedup_on_fewer, 0.76, 0.01);
+  EXPECT_THAT(profit.reason,
+              HasSubstr("; on 1 of 2 threads 0.76 times as fast"));
+  EXPECT_EQ(profit.threads, 2);
+}
+
+TEST_F(CandidateCheckTest, WhatGainsLessOnABusyHostIsPromoted) {
+  eager_.TakeTime(clock_, absl::Microseconds(600), absl::Microseconds(1200));
+  candidate_.TakeTime(clock_, absl::Microseconds(300),
+                      /*alone=*/absl::Microseconds(1000));
+  const auto evidence = Check();
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_TRUE(evidence->verdict.promote()) << evidence->verdict.reason();
+  EXPECT_NEAR(evidence->verdict.profit.speedup, 2, 0.01);
+  EXPECT_TRUE(evidence->verdict.profit.worth_on_fewer);
+  EXPECT_NEAR(evidence->verdict.profit.speedup_on_fewer, 1.2, 0.01);
 }
 
 TEST_F(CandidateCheckTest, OutOfMemoryInTheCompiledFormOnlyIsNoVerdict) {

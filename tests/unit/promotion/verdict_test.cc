@@ -23,20 +23,23 @@ const Parity kParity{
                .argmax_agreement = 0.75,
                .difference = "output 0[1]"}}};
 
-const Profit kProfit{.worth = true,
-                     .reason = "1.31 times as \"fast\"",
-                     .speedup = 1.31,
-                     .speedup_low = 1.2,
-                     .speedup_high = std::numeric_limits<double>::infinity(),
-                     .pairs = 14,
-                     .candidate_seconds = 0.0129,
-                     .incumbent_seconds = 0.0169,
-                     .fastest_seconds = 0.0101,
-                     .clear = false,
-                     .measured_on = "0123456789ab",
-                     .threads = 3,
-                     .over_dynamic = OverDynamic{
-                         .artifact = "a1b2", .speedup = 1.5, .faster = true}};
+const Profit kProfit{
+    .worth = true,
+    .reason = "1.31 times as \"fast\"",
+    .speedup = 1.31,
+    .speedup_low = 1.2,
+    .speedup_high = std::numeric_limits<double>::infinity(),
+    .pairs = 14,
+    .candidate_seconds = 0.0129,
+    .incumbent_seconds = 0.0169,
+    .fastest_seconds = 0.0101,
+    .clear = false,
+    .measured_on = "0123456789ab",
+    .threads = 3,
+    .over_dynamic =
+        OverDynamic{.artifact = "a1b2", .speedup = 1.5, .faster = true},
+    .worth_on_fewer = false,
+    .speedup_on_fewer = 0.76};
 
 void ExpectSame(const Parity& a, const Parity& b) {
   // The text has every field.
@@ -61,6 +64,8 @@ void ExpectSame(const Profit& a, const Profit& b) {
   EXPECT_EQ(a.clear, b.clear);
   EXPECT_EQ(a.measured_on, b.measured_on);
   EXPECT_EQ(a.threads, b.threads);
+  EXPECT_EQ(a.worth_on_fewer, b.worth_on_fewer);
+  EXPECT_EQ(a.speedup_on_fewer, b.speedup_on_fewer);
   ASSERT_EQ(a.over_dynamic.has_value(), b.over_dynamic.has_value());
   if (!a.over_dynamic.has_value()) return;
   EXPECT_EQ(a.over_dynamic->artifact, b.over_dynamic->artifact);

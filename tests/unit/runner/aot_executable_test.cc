@@ -5,13 +5,17 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <thread>
 
+#include "base/free_cores.h"
 #include "base/lost_pages.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/runner/dtype_inputs.h"
 #include "tests/unit/runner/torch_fixture.h"
@@ -276,7 +280,7 @@ TEST_F(AotExecutableTest, WeightsThatWereWrittenToAnswerNothing) {
   OutliveLostPages();
   const std::string program = folder_ / "wide.pt2";
   std::filesystem::copy_file(Made("wide.pt2"), program);
-  const auto weights = loader_->MapWeights(program);
+  const auto weights = loader_->MapWeights(program, 2);
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto compiled = loader_->OpenAot(Made("wide2"), *weights);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -323,6 +327,41 @@ TEST_F(AotExecutableTest, CompiledLoopsKeepToTheirContextsThreads) {
   EXPECT_TRUE(wave->KeepsToContext());
   EXPECT_EQ(ThreadsOfARun(*loader_, *wave, zeros(1 << 16), 1), 1);
   EXPECT_EQ(ThreadsOfARun(*loader_, *wave, zeros(1 << 16), 3), 3);
+}
+
+// Their weights are packed for them.
+TEST_F(AotExecutableTest, RunsWithConvolutionsTakeAllThreads) {
+  FakeClock clock;
+  std::atomic<double> to_be_had = 0;
+  const auto read = [&]() -> std::optional<CpuTimes> {
+    return CpuTimes{.cpus = {0, 1, 2}, .to_be_had = to_be_had.load()};
+  };
+  FreeCores cores(
+      3, read, [] { return 3.0; }, clock);
+  for (int i = 0; i < FreeCores::kReadings; ++i) {  // others leave one
+    clock.BlockUntilWaiters(1);
+    to_be_had.store(to_be_had.load() +
+                    absl::ToDoubleSeconds(FreeCores::kPeriod));
+    clock.Advance(FreeCores::kPeriod);
+  }
+  clock.BlockUntilWaiters(1);
+  const auto loader = MakeCpuLoader(&cores);
+  const auto weights = loader->MapWeights(Made("convolutions.pt2"), 3);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const auto convolved = loader->OpenAot(Made("convolutions1"), *weights);
+  ASSERT_TRUE(convolved.ok()) << convolved.status();
+  const auto eager =
+      loader->OpenEager(Made("convolutions.pt2"), /*weights=*/nullptr);
+  ASSERT_TRUE(eager.ok()) << eager.status();
+  const Tensor input = MakeTensor(DataType::kFp32, {1, 3, 64, 64},
+                                  std::vector<float>(3 * 64 * 64, 0.5f));
+  std::thread([&] {
+    const auto context = loader->NewContext(3);
+    EXPECT_TRUE((*eager)->Run(*context, {input}).ok());
+    EXPECT_EQ(context->threads(), 1);
+    EXPECT_TRUE((*convolved)->Run(*context, {input}).ok());
+    EXPECT_EQ(context->threads(), 3);
+  }).join();
 }
 
 TEST_F(AotExecutableTest, OneOpenMpRuntimeAndNoCudaLibraries) {

@@ -105,13 +105,19 @@ TEST(ExecutionContextTest, ARunTakesThreadsThatHaveACore) {
     const auto context = ExecutionContext::CreateCpu(3, &cores);
     const at::Tensor ones = at::ones({200, 300});
     const auto run = [&](int expected) {
-      context->BeginRun();
+      context->BeginRun(ExecutionContext::Threads::kThatHaveACore);
       EXPECT_EQ(context->threads(), expected);
       EXPECT_EQ(at::get_num_threads(), expected);
       EXPECT_TRUE(
           at::allclose(at::mm(ones, ones.t()), at::full({200, 200}, 300.0)));
     };
     run(3);
+    EXPECT_EQ(context->fewest_threads(), 1);
+    context->WithFewestThreads([&] { run(1); });
+    run(3);
+    pass(1);
+    context->BeginRun(ExecutionContext::Threads::kAll);
+    EXPECT_EQ(at::get_num_threads(), 3);
     pass(1);
     run(1);
     pass(2);
