@@ -227,8 +227,9 @@ TEST_F(ConnectionTimesTest, WhatMayNotGoOnWaitsForNoClient) {
   send(5, 0);
   Await<int64_t>(server_->counts.reserved, 5 + 2 * 60'000);
   server_->counts.may_go_on = false;
+  // Within a second, unless the loop looks late at a clock that runs ahead.
   EXPECT_TRUE(
-      Until([&] { return server_->counts.ended == 3; }, absl::Seconds(1)));
+      Until([&] { return server_->counts.ended == 3; }, absl::Minutes(1)));
   EXPECT_EQ(peer.AwaitEnd(5).type, RawFrame::kReset);
 }
 
