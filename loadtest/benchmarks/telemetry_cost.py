@@ -73,7 +73,7 @@ def main() -> None:
         collector = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Collector))
         threading.Thread(target=collector.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{collector.server_address[1]}"
-        daemons = {}
+        daemons: dict[str, Daemon] = {}
         for name, (binary, flags) in setups(folder, url, options.before).items():
             log = folder / f"stokerd-{len(daemons)}.log"
             daemons[name] = stack.enter_context(

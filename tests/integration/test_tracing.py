@@ -237,7 +237,7 @@ def test_nobody_collects(traced: Callable[..., Daemon]) -> None:
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:4318", "127.0.0.1:4318", "http://127.0.0.1:port"])
 def test_an_endpoint_that_is_none(tmp_path: Path, url: str) -> None:
-    line = [STOKERD, f"--model-repository={tmp_path}", f"--trace-endpoint={url}"]
+    line = [str(STOKERD), f"--model-repository={tmp_path}", f"--trace-endpoint={url}"]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "--trace-endpoint" in done.stderr and "expected http://HOST" in done.stderr
