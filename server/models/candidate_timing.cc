@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "models/candidate_check.h"
+#include "models/padded_run.h"
 #include "planning/parity_cases.h"
 #include "promotion/profitability_check.h"
 
