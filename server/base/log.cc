@@ -37,13 +37,14 @@ uint64_t Packed(const Levels& levels) {
          (levels.error ? kErrorBit : 0);
 }
 
-std::atomic<uint64_t>& TheLevels() {
-  static std::atomic<uint64_t> levels = Packed(Levels());
+std::atomic<LevelWord*>& TheLevels() {
+  static LevelWord own = Packed(Levels());
+  static std::atomic<LevelWord*> levels = &own;
   return levels;
 }
 
 bool IsOn(Level level) {
-  const uint64_t levels = TheLevels().load(std::memory_order_relaxed);
+  const uint64_t levels = KeptLevels().load(std::memory_order_relaxed);
   switch (level) {
     case Level::kDebug:
       return levels >> kVerboseShift != 0;
@@ -81,7 +82,7 @@ Levels Levels::From(std::string_view least) {
 }
 
 Levels CurrentLevels() {
-  const uint64_t levels = TheLevels().load(std::memory_order_relaxed);
+  const uint64_t levels = KeptLevels().load(std::memory_order_relaxed);
   return {.verbose = static_cast<uint32_t>(levels >> kVerboseShift),
           .info = (levels & kInfoBit) != 0,
           .warning = (levels & kWarningBit) != 0,
@@ -91,7 +92,13 @@ Levels CurrentLevels() {
 // The library's own level lets through whatever may be asked for.
 void SetLevels(const Levels& levels) {
   spdlog::default_logger_raw()->set_level(spdlog::level::debug);
-  TheLevels().store(Packed(levels), std::memory_order_relaxed);
+  KeptLevels().store(Packed(levels), std::memory_order_relaxed);
+}
+
+LevelWord& KeptLevels() { return *TheLevels().load(std::memory_order_acquire); }
+
+void ShareLevels(LevelWord& kept) {
+  TheLevels().store(&kept, std::memory_order_release);
 }
 
 }  // namespace stoker::log

@@ -3,6 +3,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -22,5 +23,11 @@ struct Levels {
 
 Levels CurrentLevels();
 void SetLevels(const Levels& levels);
+
+// Where they are kept. A library with a copy of this room goes by those of the
+// program that opened it once that has told it to; they outlive it.
+using LevelWord = std::atomic<uint64_t>;
+LevelWord& KeptLevels();
+void ShareLevels(LevelWord& kept);
 
 }  // namespace stoker::log

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/log_levels.h"
 #include "program/operator_libraries.h"
 
 namespace stoker {
@@ -61,7 +62,8 @@ absl::StatusOr<std::unique_ptr<Gpus>> OpenGpus(const std::string& library,
   }
   absl::Status status;
   std::unique_ptr<Gpus> gpus(open(GpuLibraryBuild().c_str(), options,
-                                  AllowedOperatorLibraries(), status));
+                                  AllowedOperatorLibraries(), log::KeptLevels(),
+                                  status));
   if (gpus == nullptr) return status;
   return gpus;
 }

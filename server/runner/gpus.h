@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/log_levels.h"
 #include "metrics/metrics.h"
 #include "runner/executable_loader.h"
 #include "runner/toolchain.h"
@@ -75,10 +76,11 @@ absl::StatusOr<int> FindGpu(const Device& device,
 // built together: C++ objects pass between them, and `build` has to be equal.
 // The library has a copy of the rooms below this one, and none of what they
 // know: `operators` is the process's list of libraries that programs may call
-// (program/operator_libraries.h), which the copy goes by from then on.
+// (program/operator_libraries.h) and `levels` what its log writes
+// (base/log_levels.h), which the copy goes by from then on.
 using OpenGpusFunction = Gpus*(const char* build, const GpuOptions& options,
                                const std::vector<OperatorLibrary>& operators,
-                               absl::Status& status);
+                               log::LevelWord& levels, absl::Status& status);
 inline constexpr char kOpenGpusSymbol[] = "stoker_open_gpus";
 std::string GpuLibraryBuild();
 

@@ -16,7 +16,7 @@
 extern "C" stoker::Gpus* stoker_open_gpus(
     const char* /*build*/, const stoker::GpuOptions& options,
     const std::vector<stoker::OperatorLibrary>& /*operators*/,
-    absl::Status& status) {
+    stoker::log::LevelWord& /*levels*/, absl::Status& status) {
   std::thread([on_lost = options.on_lost,
                file = std::string(std::getenv("STOKER_LOSE_GPU"))] {
     const timespec wait = {.tv_sec = 0, .tv_nsec = 10'000'000};

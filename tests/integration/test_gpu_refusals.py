@@ -87,6 +87,7 @@ TWICE = {
     "Clock::Real": "the clock comes through the door",
     "Files::Real": "has no state",
     "TheAllowed": "the library's is told to go by stokerd's",
+    "TheLevels": "likewise",
     "::guarded": "each handles the lost pages of its own mappings, and asks the other",
     "::before": "likewise",
 }

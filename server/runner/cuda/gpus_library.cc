@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/log_levels.h"
 #include "base/lost_pages.h"
 #include "program/operator_libraries.h"
 #include "runner/cuda/cuda_gpus.h"
@@ -10,6 +11,7 @@ namespace stoker {
 
 extern "C" Gpus* stoker_open_gpus(const char* build, const GpuOptions& options,
                                   const std::vector<OperatorLibrary>& operators,
+                                  log::LevelWord& levels,
                                   absl::Status& status) {
   if (GpuLibraryBuild() != build) {
     status = absl::FailedPreconditionError(
@@ -17,6 +19,7 @@ extern "C" Gpus* stoker_open_gpus(const char* build, const GpuOptions& options,
                      ", stokerd of build ", build));
     return nullptr;
   }
+  log::ShareLevels(levels);
   ShareOperatorLibraries(operators);
   OutliveLostPages();
   auto gpus = OpenCudaGpus(options);

@@ -54,5 +54,19 @@ TEST_F(LogLevelsTest, ByTheLeastThatIsWritten) {
   EXPECT_EQ(Levels::From("error"), (Levels{.info = false, .warning = false}));
 }
 
+// As a library with a copy of its own does.
+TEST_F(LogLevelsTest, ThoseOfSomebodyElse) {
+  SetLevels({.info = false});
+  LevelWord& own = KeptLevels();
+  static LevelWord others = 0;  // nothing but what is critical
+  ShareLevels(others);
+  EXPECT_FALSE(Enabled(Level::kError));
+  SetLevels(Levels());
+  EXPECT_TRUE(Enabled(Level::kInfo));
+  EXPECT_NE(others.load(), 0u);
+  ShareLevels(own);
+  EXPECT_EQ(CurrentLevels(), (Levels{.info = false}));
+}
+
 }  // namespace
 }  // namespace stoker::log
