@@ -137,6 +137,7 @@ def command(folder: Path) -> list[str]:
     """Exports with this Python: these programs need no packages of other libraries."""
     line = (
         "import sys; from pathlib import Path; from loadtest.coverage import __main__ as m, stages; "
+        "import signal; signal.signal(signal.SIGTERM, lambda number, _: sys.exit(1)); "  # no daemon outlives it
         "stages.SPEED_SECONDS = 0.3; "
         f"programs = [m.PROGRAMS[name] for name in {NAMES}]; "
         f"given = (programs, Path({str(folder)!r}), Path(sys.executable)); "
