@@ -4,7 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/time/time.h"
-#include "telemetry/http_post.h"
+#include "base/http_client.h"
 #include "telemetry/tracer.h"
 
 namespace stoker {

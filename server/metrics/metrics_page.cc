@@ -1,24 +1,14 @@
 #include "metrics/metrics_page.h"
 
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/absl_view.h"
-#include "base/clock.h"
+#include "base/http_client.h"
 #include "base/status_macros.h"
 
 namespace stoker {
@@ -54,97 +44,6 @@ bool Carries(const std::map<std::string, std::string>& have,
     if (found == have.end() || found->second != value) return false;
   }
   return true;
-}
-
-struct Url {
-  std::string host, port, path;
-};
-
-absl::StatusOr<Url> ParseUrl(const std::string& url) {
-  absl::string_view rest = url;
-  if (absl::ConsumePrefix(&rest, "http://")) {
-    const size_t slash = rest.find('/');
-    const std::string authority(rest.substr(0, slash));
-    const std::string path(slash == rest.npos ? "/" : rest.substr(slash));
-    const size_t colon = authority.rfind(':');
-    if (colon != authority.npos && colon > 0 && colon + 1 < authority.size()) {
-      return Url{authority.substr(0, colon), authority.substr(colon + 1), path};
-    }
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("expected http://HOST:PORT/PATH, got '", url, "'"));
-}
-
-class Socket {
- public:
-  explicit Socket(int fd) : fd_(fd) {}
-  ~Socket() { close(fd_); }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-// Whether the socket is ready before `limit`.
-bool Await(int fd, short events, MonotonicTime limit) {
-  while (true) {
-    const int64_t left = absl::ToInt64Milliseconds(limit - Clock::Real().Now());
-    if (left <= 0) return false;
-    pollfd entry{fd, events, 0};
-    const int ready = poll(&entry, 1, static_cast<int>(left));
-    if (ready > 0) return true;
-    if (ready < 0 && errno != EINTR) return false;
-  }
-}
-
-std::unique_ptr<Socket> Connect(const Url& url, MonotonicTime limit) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(url.host.c_str(), url.port.c_str(), &hints, &found) != 0)
-    return nullptr;
-  std::unique_ptr<Socket> connected;
-  for (const addrinfo* one = found; one && !connected; one = one->ai_next) {
-    auto socket = std::make_unique<Socket>(::socket(
-        one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (socket->fd() < 0) continue;
-    int error = 0;
-    if (connect(socket->fd(), one->ai_addr, one->ai_addrlen) != 0) {
-      socklen_t size = sizeof(error);
-      if (errno != EINPROGRESS || !Await(socket->fd(), POLLOUT, limit) ||
-          getsockopt(socket->fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
-        continue;
-      }
-    }
-    if (error == 0) connected = std::move(socket);
-  }
-  freeaddrinfo(found);
-  return connected;
-}
-
-bool SendAll(int fd, absl::string_view bytes, MonotonicTime limit) {
-  while (!bytes.empty()) {
-    if (!Await(fd, POLLOUT, limit)) return false;
-    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
-    if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
-  }
-  return true;
-}
-
-// Everything up to the end of the connection.
-bool ReceiveAll(int fd, std::string* bytes, MonotonicTime limit) {
-  char buffer[1 << 16];
-  while (bytes->size() < kMaxPageBytes) {
-    if (!Await(fd, POLLIN, limit)) return false;
-    const ssize_t got = recv(fd, buffer, sizeof(buffer), 0);
-    if (got == 0) return true;
-    if (got < 0 && errno != EAGAIN && errno != EINTR) return false;
-    if (got > 0) bytes->append(buffer, static_cast<size_t>(got));
-  }
-  return false;
 }
 
 }  // namespace
@@ -236,27 +135,28 @@ std::optional<double> Quantile(const std::map<double, double>& buckets,
 absl::StatusOr<std::string> HttpGet(const std::string& url,
                                     absl::Duration timeout,
                                     const std::string& token) {
-  ASSIGN_OR_RETURN(const Url parts, ParseUrl(url));
-  const MonotonicTime limit = Clock::Real().Now() + timeout;
-  const auto failed = [&](const char* got) {
+  const absl::StatusOr<HttpUrl> parts = ParseHttpUrl(url, "", "/");
+  if (!parts.ok() || parts->port.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected http://HOST:PORT/PATH, got '", url, "'"));
+  }
+  const auto failed = [&](std::string_view got) {
     return absl::UnavailableError(
-        absl::StrCat("expected a page at ", url, ", got ", got));
+        absl::StrCat("expected a page at ", url, ", got ", Absl(got)));
   };
-  const std::unique_ptr<Socket> socket = Connect(parts, limit);
-  if (socket == nullptr) return failed("no connection");
   const std::string request = absl::StrCat(
-      "GET ", parts.path, " HTTP/1.0\r\nHost: ", parts.host, ":", parts.port,
+      "GET ", parts->path, " HTTP/1.0\r\nHost: ", parts->authority(),
       "\r\nConnection: close\r\n",
       token.empty() ? "" : "Authorization: Bearer " + token + "\r\n", "\r\n");
-  std::string answer;
-  if (!SendAll(socket->fd(), request, limit) ||
-      !ReceiveAll(socket->fd(), &answer, limit)) {
-    return failed("no whole answer in time");
-  }
+  const absl::StatusOr<std::string> exchanged = HttpExchange(
+      *parts, request, "", kMaxPageBytes, timeout, [] { return false; });
+  if (!exchanged.ok()) return failed(Std(exchanged.status().message()));
+  const std::string& answer = *exchanged;
+  if (answer.size() >= kMaxPageBytes) return failed("one that is too large");
   const size_t body = answer.find("\r\n\r\n");
   const size_t space = answer.find(' ');
   if (body == answer.npos || space > body || answer.substr(space, 4) != " 200")
-    return failed(answer.substr(0, answer.find('\r')).c_str());
+    return failed(answer.substr(0, answer.find('\r')));
   return answer.substr(body + 4);
 }
 

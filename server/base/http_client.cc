@@ -1,4 +1,4 @@
-#include "telemetry/http_post.h"
+#include "base/http_client.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -25,7 +25,9 @@ namespace stoker {
 namespace {
 
 constexpr absl::Duration kLook = absl::Milliseconds(100);
-// Of a collector's reply nothing longer is of interest.
+// No reply is longer, whatever its head says.
+constexpr size_t kLongest = size_t{1} << 40;
+// Of what is answered to a post nothing longer is of interest.
 constexpr size_t kMaxReply = 64 << 10;
 
 absl::Status Failed(const char* what, int error) {
@@ -40,8 +42,8 @@ class Exchange {
 
   absl::Status Connect(const HttpUrl& url);
   absl::Status Send(std::string_view bytes);
-  // Until the reply is whole, or the other end closes.
-  absl::StatusOr<std::string> Receive();
+  // Until the reply is whole, or has `most` bytes, or the other end closes.
+  absl::StatusOr<std::string> Receive(size_t most);
 
  private:
   absl::Status ConnectTo(const addrinfo& address);
@@ -146,16 +148,17 @@ std::optional<size_t> SizeOf(std::string_view reply) {
   const std::optional<std::string> length =
       HeaderOf(reply.substr(0, end), "content-length");
   size_t size = 0;
-  if (!length.has_value() || !absl::SimpleAtoi(*length, &size)) {
+  if (!length.has_value() || !absl::SimpleAtoi(*length, &size) ||
+      size > kLongest) {
     return std::nullopt;
   }
-  return size > kMaxReply ? end + 4 : end + 4 + size;
+  return end + 4 + size;
 }
 
-absl::StatusOr<std::string> Exchange::Receive() {
+absl::StatusOr<std::string> Exchange::Receive(size_t most) {
   std::string reply;
-  char piece[4096];
-  while (reply.size() < kMaxReply) {
+  char piece[1 << 16];
+  while (reply.size() < most) {
     const std::optional<size_t> size = SizeOf(reply);
     if (size.has_value() && reply.size() >= *size) break;
     const ssize_t got = recv(socket_.get(), piece, sizeof(piece), 0);
@@ -184,7 +187,8 @@ absl::StatusOr<HttpReply> ReplyOf(const std::string& text) {
     return absl::DataLossError("its answer ended early");
   }
   const std::string_view head = std::string_view(text).substr(0, end);
-  if (!HeaderOf(head, "transfer-encoding").has_value()) {
+  if (!HeaderOf(head, "transfer-encoding").has_value() &&
+      text.size() < kMaxReply) {
     reply.body = text.substr(end + 4);
   }
   return reply;
@@ -192,10 +196,14 @@ absl::StatusOr<HttpReply> ReplyOf(const std::string& text) {
 
 }  // namespace
 
-std::string HttpUrl::shown() const {
+std::string HttpUrl::authority() const {
   const bool brackets = host.find(':') != host.npos;
-  return absl::StrCat("http://", brackets ? "[" : "", host, brackets ? "]" : "",
-                      ":", port, path);
+  return absl::StrCat(brackets ? "[" : "", host, brackets ? "]" : "", ":",
+                      port);
+}
+
+std::string HttpUrl::shown() const {
+  return absl::StrCat("http://", authority(), path);
 }
 
 absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view url,
@@ -241,20 +249,28 @@ absl::StatusOr<HttpUrl> ParseHttpUrl(std::string_view url,
   return parsed;
 }
 
+absl::StatusOr<std::string> HttpExchange(const HttpUrl& url,
+                                         std::string_view head,
+                                         std::string_view body, size_t most,
+                                         absl::Duration limit,
+                                         absl::FunctionRef<bool()> gives_up) {
+  Exchange exchange(limit, gives_up);
+  RETURN_IF_ERROR(exchange.Connect(url));
+  RETURN_IF_ERROR(exchange.Send(head));
+  RETURN_IF_ERROR(exchange.Send(body));
+  return exchange.Receive(most);
+}
+
 absl::StatusOr<HttpReply> HttpPost(const HttpUrl& url,
                                    std::string_view content_type,
                                    std::string_view body, absl::Duration limit,
                                    absl::FunctionRef<bool()> gives_up) {
-  Exchange exchange(limit, gives_up);
-  RETURN_IF_ERROR(exchange.Connect(url));
-  const bool brackets = url.host.find(':') != url.host.npos;
-  RETURN_IF_ERROR(exchange.Send(absl::StrCat(
-      "POST ", url.path, " HTTP/1.1\r\nHost: ", brackets ? "[" : "", url.host,
-      brackets ? "]" : "", ":", url.port,
+  const std::string head = absl::StrCat(
+      "POST ", url.path, " HTTP/1.1\r\nHost: ", url.authority(),
       "\r\nUser-Agent: stokerd\r\nConnection: close\r\nContent-Type: ",
-      Absl(content_type), "\r\nContent-Length: ", body.size(), "\r\n\r\n")));
-  RETURN_IF_ERROR(exchange.Send(body));
-  ASSIGN_OR_RETURN(const std::string text, exchange.Receive());
+      Absl(content_type), "\r\nContent-Length: ", body.size(), "\r\n\r\n");
+  ASSIGN_OR_RETURN(const std::string text,
+                   HttpExchange(url, head, body, kMaxReply, limit, gives_up));
   return ReplyOf(text);
 }
 

@@ -1,4 +1,4 @@
-#include "telemetry/http_post.h"
+#include "base/http_client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,6 +64,23 @@ TEST(HttpPostTest, AReplyWithALength) {
   const absl::StatusOr<HttpReply> reply = Post(server);
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->body, "yes");
+}
+
+TEST(HttpExchangeTest, NoMoreThanIsAskedFor) {
+  std::string whole = "HTTP/1.0 200 OK\r\n\r\n" + std::string(200'000, 'x');
+  LoopbackServer server([&whole](const std::string&) { return whole; });
+  const auto ask = [&server](size_t most) {
+    return HttpExchange(Url(server.url()),
+                        "GET / HTTP/1.0\r\nContent-Length: 0\r\n\r\n", "", most,
+                        absl::Minutes(1), Never);
+  };
+  const absl::StatusOr<std::string> all = ask(1 << 20);
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(*all, whole);
+  const absl::StatusOr<std::string> part = ask(100);
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_GE(part->size(), 100u);
+  EXPECT_LT(part->size(), whole.size());
 }
 
 TEST(HttpPostTest, WhatIsNoHttp) {
