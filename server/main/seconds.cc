@@ -23,4 +23,19 @@ CLI::Validator Seconds(bool zero_allowed) {
   return CLI::Validator(check, zero_allowed ? ">= 0" : "> 0");
 }
 
+void AddSeconds(CLI::App& app, const std::string& name, absl::Duration& value,
+                const std::string& meaning, bool or_never,
+                const CLI::Validator& check) {
+  const bool never = value == absl::InfiniteDuration();
+  app.add_option_function<double>(
+         name,
+         [&value, or_never](double seconds) {
+           value = or_never && seconds == 0 ? absl::InfiniteDuration()
+                                            : absl::Seconds(seconds);
+         },
+         meaning)
+      ->check(check)
+      ->default_str(never ? "0" : std::to_string(absl::ToInt64Seconds(value)));
+}
+
 }  // namespace stoker

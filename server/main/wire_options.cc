@@ -3,23 +3,15 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "main/seconds.h"
 
 namespace stoker {
 namespace {
 
-// 0 stands for never where `or_never`.
-void AddSeconds(CLI::App& app, const std::string& name, absl::Duration& value,
-                const std::string& meaning, bool or_never) {
-  const bool never = value == absl::InfiniteDuration();
-  app.add_option_function<double>(
-         name,
-         [&value, or_never](double seconds) {
-           value = or_never && seconds == 0 ? absl::InfiniteDuration()
-                                            : absl::Seconds(seconds);
-         },
-         meaning)
-      ->check(or_never ? CLI::Range(0.0, 1e9) : CLI::Range(0.001, 1e9))
-      ->default_str(never ? "0" : std::to_string(absl::ToInt64Seconds(value)));
+void AddTime(CLI::App& app, const std::string& name, absl::Duration& value,
+             const std::string& meaning, bool or_never) {
+  AddSeconds(app, name, value, meaning, or_never,
+             or_never ? CLI::Range(0.0, 1e9) : CLI::Range(0.001, 1e9));
 }
 
 }  // namespace
@@ -48,27 +40,27 @@ void AddWireOptions(CLI::App& app, WireLimits& limits) {
                  "headers")
       ->check(CLI::Range(1 << 10, 1 << 18))
       ->capture_default_str();
-  AddSeconds(app, "--stall-seconds", limits.stall_limit,
-             "time for each piece of a message that has begun to arrive, or of "
-             "an answer that is being taken",
-             false);
+  AddTime(app, "--stall-seconds", limits.stall_limit,
+          "time for each piece of a message that has begun to arrive, or of "
+          "an answer that is being taken",
+          false);
   app.add_option("--stall-bytes", limits.progress_bytes,
                  "size of such a piece; the last one may be smaller")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  AddSeconds(app, "--handshake-seconds", limits.handshake_limit,
-             "until a client has spoken HTTP/2, behind TLS where there is that",
-             false);
-  AddSeconds(app, "--keepalive-seconds", limits.keepalive,
-             "silence after which a client is asked whether it is there, and "
-             "has as long to answer",
-             false);
-  AddSeconds(app, "--connection-idle-seconds", limits.max_idle,
-             "a connection without calls is closed after; 0: never", true);
-  AddSeconds(app, "--connection-age-seconds", limits.max_age,
-             "a connection takes no more calls after, so that clients spread "
-             "over new servers; 0: never",
-             true);
+  AddTime(app, "--handshake-seconds", limits.handshake_limit,
+          "until a client has spoken HTTP/2, behind TLS where there is that",
+          false);
+  AddTime(app, "--keepalive-seconds", limits.keepalive,
+          "silence after which a client is asked whether it is there, and "
+          "has as long to answer",
+          false);
+  AddTime(app, "--connection-idle-seconds", limits.max_idle,
+          "a connection without calls is closed after; 0: never", true);
+  AddTime(app, "--connection-age-seconds", limits.max_age,
+          "a connection takes no more calls after, so that clients spread "
+          "over new servers; 0: never",
+          true);
 }
 
 }  // namespace stoker
