@@ -6,6 +6,8 @@
 #include <map>
 #include <string>
 
+#include "tests/unit/telemetry/answered_record.h"
+
 namespace stoker {
 namespace {
 
@@ -14,25 +16,7 @@ using ::testing::UnorderedElementsAre;
 const absl::Time kArrived = absl::FromUnixMillis(1'700'000'000'000);
 
 RequestRecord Answered(uint64_t batch) {
-  RequestRecord record;
-  record.id = "r-1";
-  record.model = "minilm";
-  record.version = 2;
-  record.bucket = "batch=8";
-  record.tier = "aot";
-  record.rows = 3;
-  record.batch_rows = 6;
-  record.arrived = kArrived;
-  record.batch = batch;
-  record.thread = 1;
-  record.dequeued = absl::Microseconds(150);
-  record.queue = absl::Microseconds(100);
-  record.begun = absl::Microseconds(160);
-  record.assemble = absl::Microseconds(10);
-  record.run = absl::Microseconds(500);
-  record.split = absl::Microseconds(5);
-  record.total = absl::Microseconds(700);
-  return record;
+  return AnsweredRecord(kArrived, batch);
 }
 
 std::vector<std::string> Names(const otlp::ScopeSpans& spans) {

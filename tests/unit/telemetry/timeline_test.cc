@@ -8,6 +8,7 @@
 
 #include "base/json_text.h"
 #include "nlohmann/json.hpp"
+#include "tests/unit/telemetry/answered_record.h"
 
 namespace stoker {
 namespace {
@@ -18,23 +19,9 @@ using ::testing::Pair;
 const absl::Time kBegan = absl::FromUnixSeconds(1'700'000'000);
 
 RequestRecord Answered(int64_t after_us, uint64_t batch) {
-  RequestRecord record;
+  RequestRecord record =
+      AnsweredRecord(kBegan + absl::Microseconds(after_us), batch);
   record.id = "r \"1\"";
-  record.model = "minilm";
-  record.version = 2;
-  record.bucket = "batch=8";
-  record.tier = "aot";
-  record.batch_rows = 6;
-  record.arrived = kBegan + absl::Microseconds(after_us);
-  record.batch = batch;
-  record.thread = 1;
-  record.queue = absl::Microseconds(100);
-  record.dequeued = absl::Microseconds(150);
-  record.begun = absl::Microseconds(160);
-  record.assemble = absl::Microseconds(10);
-  record.run = absl::Microseconds(500);
-  record.split = absl::Microseconds(5);
-  record.total = absl::Microseconds(700);
   return record;
 }
 
