@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from compiler.export.refusal import ExportRefused
-from compiler.export.source import ExportSource, Limits, batch_dimension
+from compiler.export.source import ExportSource, Limits, batch_dimension, one_input
 
 # Tasks that name the half of an autoencoder.
 HALVES = ("vae-encoder", "vae-decoder")
@@ -24,40 +24,27 @@ TIME_IDS = 6  # original size, crop, target size: the micro-conditioning of Stab
 
 
 class Denoiser(nn.Module):
-    """One step: what is to be taken from the sample."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, sample: Tensor, timestep: Tensor) -> dict[str, Tensor]:
-        return {"out_sample": self.model(sample, timestep, return_dict=False)[0]}
-
-
-class ConditionedDenoiser(nn.Module):
-    """One step towards what a text says."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, sample: Tensor, timestep: Tensor, encoder_hidden_states: Tensor) -> dict[str, Tensor]:
-        return {"out_sample": self.model(sample, timestep, encoder_hidden_states, return_dict=False)[0]}
-
-
-class MicroConditionedDenoiser(nn.Module):
-    """One step towards what a text says, of an image whose sizes are given, too."""
+    """One step: what is to be taken from the sample. Towards what a text says where its states are given, and of an
+    image of given sizes."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
     def forward(
-        self, sample: Tensor, timestep: Tensor, encoder_hidden_states: Tensor, text_embeds: Tensor, time_ids: Tensor
+        self,
+        sample: Tensor,
+        timestep: Tensor,
+        encoder_hidden_states: Tensor | None = None,
+        text_embeds: Tensor | None = None,
+        time_ids: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        added = {"text_embeds": text_embeds, "time_ids": time_ids}
-        found = self.model(sample, timestep, encoder_hidden_states, added_cond_kwargs=added, return_dict=False)
-        return {"out_sample": found[0]}
+        conditions: dict[str, Any] = {}
+        if encoder_hidden_states is not None:
+            conditions["encoder_hidden_states"] = encoder_hidden_states
+        if text_embeds is not None:
+            conditions["added_cond_kwargs"] = {"text_embeds": text_embeds, "time_ids": time_ids}
+        return {"out_sample": self.model(sample, timestep, **conditions, return_dict=False)[0]}
 
 
 class VaeEncoder(nn.Module):
@@ -137,25 +124,22 @@ def _denoiser(called: str, model: Any, limits: Limits) -> ExportSource:
     rows = 2 if batch else 1
     steps = torch.randint(0, TRAINING_STEPS, (rows,))
     args: list[Tensor] = [torch.randn(rows, config.in_channels, height, width), steps]
-    module: nn.Module = Denoiser(model)
     if "cross_attention_dim" in config:
         # Of models with several blocks' widths each block projects the same states.
         widths = config.cross_attention_dim
         width_of_text = widths[0] if isinstance(widths, (list, tuple)) else widths
         width_of_text = config.get("encoder_hid_dim") or width_of_text
         args.append(torch.randn(rows, limits.length or TEXT_TOKENS, width_of_text))
-        module = ConditionedDenoiser(model)
         kind = config.get("addition_embed_type")
         if kind == "text_time":
             ids = TIME_IDS * config.addition_time_embed_dim
             args.append(torch.randn(rows, config.projection_class_embeddings_input_dim - ids))
             args.append(torch.randint(0, 1024, (rows, TIME_IDS)).float())
-            module = MicroConditionedDenoiser(model)
         elif kind:
             raise ExportRefused(f"addition_embed_type {kind}: make a function that returns (module, args)")
     shapes = tuple({0: batch} for _ in args) if batch else None
     return ExportSource(
-        called, module, tuple(args), dynamic_shapes=shapes, ranges={"timestep": (0, TRAINING_STEPS - 1)}
+        called, Denoiser(model), tuple(args), dynamic_shapes=shapes, ranges={"timestep": (0, TRAINING_STEPS - 1)}
     )
 
 
@@ -169,7 +153,4 @@ def _autoencoder(called: str, model: Any, limits: Limits, task: str) -> ExportSo
         with torch.no_grad():
             latents = module(torch.zeros(1, channels, size, size))["latents"]
         module, channels, size = VaeDecoder(model), latents.shape[1], latents.shape[2]
-    batch = batch_dimension(limits)
-    example = torch.randn(2 if batch else 1, channels, size, size)
-    return ExportSource(f"{called}-{task.removeprefix('vae-')}", module, (example,),
-                        dynamic_shapes=({0: batch},) if batch else None)  # fmt: skip
+    return one_input(f"{called}-{task.removeprefix('vae-')}", module, (channels, size, size), limits)

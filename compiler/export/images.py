@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from compiler.export.refusal import ExportRefused
-from compiler.export.source import ExportSource, Limits, batch_dimension
+from compiler.export.source import ExportSource, Limits, one_input
 
 
 class ImageModel(nn.Module):
@@ -57,10 +57,7 @@ def _detector_source(name: str, model: nn.Module, limits: Limits) -> ExportSourc
 def _image_source(name: str, model: nn.Module, size: tuple[int, int, int], limits: Limits) -> ExportSource:
     if limits.image_size:
         size = (size[0], limits.image_size, limits.image_size)
-    batch = batch_dimension(limits)
-    shapes = ({0: batch},) if batch else None
-    rows = 2 if batch else 1
-    return ExportSource(name, ImageModel(model), (torch.randn(rows, *size),), {}, shapes)
+    return one_input(name, ImageModel(model), size, limits)
 
 
 def from_torchvision(name: str, limits: Limits) -> ExportSource:

@@ -6,12 +6,11 @@ import inspect
 import math
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
 from compiler.export.refusal import ExportRefused
-from compiler.export.source import ExportSource, Limits, batch_dimension
+from compiler.export.source import ExportSource, Limits, one_input
 
 SAMPLES_PER_SECOND = 16000  # of every wav2vec2-like model
 WAVE_SECONDS = 30
@@ -59,7 +58,7 @@ def from_torchaudio(name: str, limits: Limits) -> ExportSource:
     if isinstance(model, (models.ConvTasNet, models.HDemucs)):
         channels = 2 if isinstance(model, models.HDemucs) else 1
         length = limits.length or SAMPLES_PER_SECOND
-        return _source(name, Separator(model), torch.randn(2 if limits.batch else 1, channels, length), limits)
+        return one_input(name, Separator(model), (channels, length), limits)
     raise ExportRefused(f"{type(model).__name__}: make a function that returns (module, args)")
 
 
@@ -74,14 +73,5 @@ def wave_source(name: str, module: nn.Module, kernels: list[int], strides: list[
     least = math.ceil((reach + 2 * step) / step)  # three steps come out, so that no size is 1
     if most <= least:
         raise ExportRefused(f"--max-length {limits.length}: the model takes at least {least * step} samples")
-    example = torch.randn(2 if limits.batch else 1, step * min(most, 4 * least))
-    return _source(name, module, example, limits, {1: step * Dim("steps", min=least, max=most)})
-
-
-def _source(
-    name: str, module: nn.Module, example: Tensor, limits: Limits, dynamic: dict[int, Any] | None = None
-) -> ExportSource:
-    shape = dict(dynamic or {})
-    if (batch := batch_dimension(limits)) is not None:
-        shape[0] = batch
-    return ExportSource(name, module, (example,), dynamic_shapes=(shape,) if shape else None)
+    dynamic = {1: step * Dim("steps", min=least, max=most)}
+    return one_input(name, module, (step * min(most, 4 * least),), limits, dynamic)

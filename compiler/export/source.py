@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -35,6 +36,17 @@ class ExportSource:
 def batch_dimension(limits: Limits) -> Any:
     """The Dim of axis 0, or None when the program is to have none."""
     return Dim("batch", min=1, max=limits.batch) if limits.batch else None
+
+
+def one_input(
+    name: str, module: nn.Module, size: tuple[int, ...], limits: Limits, dynamic: dict[int, Any] | None = None
+) -> ExportSource:
+    """Of a module that takes rows of `size`. `dynamic`: Dims of other axes than the batch's."""
+    shape, batch = dict(dynamic or {}), batch_dimension(limits)
+    if batch is not None:
+        shape[0] = batch
+    example = torch.randn(2 if batch is not None else 1, *size)
+    return ExportSource(name, module, (example,), dynamic_shapes=(shape,) if shape else None)
 
 
 def tensors(output: Any) -> dict[str, Tensor]:

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from compiler.export.refusal import ExportRefused
 from compiler.export.sound import wave_source
-from compiler.export.source import ExportSource, Limits, batch_dimension, tensors
+from compiler.export.source import ExportSource, Limits, one_input, tensors
 
 
 class ImageInput(nn.Module):
@@ -75,7 +74,7 @@ def embedding(found: Any) -> Tensor:
 
 def image_source(folder: Path, config: Any, module: nn.Module, limits: Limits) -> ExportSource:
     height, width = [limits.image_size] * 2 if limits.image_size else _image_size(folder, config)
-    return _rows(folder, module, (getattr(config, "num_channels", 3), height, width), limits)
+    return one_input(folder.resolve().name, module, (getattr(config, "num_channels", 3), height, width), limits)
 
 
 def audio_source(folder: Path, config: Any, model: nn.Module, takes: str, limits: Limits) -> ExportSource:
@@ -84,17 +83,11 @@ def audio_source(folder: Path, config: Any, model: nn.Module, takes: str, limits
         bins, positions = (getattr(config, name, None) for name in ("num_mel_bins", "max_source_positions"))
         if not bins or not positions:
             raise ExportRefused(f"{config.model_type}: config.json doesn't say how large its spectrograms are")
-        return _rows(folder, SpectrogramInput(model), (bins, 2 * positions), limits)
+        return one_input(folder.resolve().name, SpectrogramInput(model), (bins, 2 * positions), limits)
     if getattr(config, "conv_stride", None):
         kernels, strides = list(config.conv_kernel), list(config.conv_stride)
         return wave_source(folder.resolve().name, WaveInput(model), kernels, strides, limits)
-    return _rows(folder, WaveInput(model), (config.max_length, config.num_mel_bins), limits)
-
-
-def _rows(folder: Path, module: nn.Module, size: tuple[int, ...], limits: Limits) -> ExportSource:
-    batch = batch_dimension(limits)
-    example = torch.randn(2 if batch else 1, *size)
-    return ExportSource(folder.resolve().name, module, (example,), dynamic_shapes=({0: batch},) if batch else None)
+    return one_input(folder.resolve().name, WaveInput(model), (config.max_length, config.num_mel_bins), limits)
 
 
 def _image_size(folder: Path, config: Any) -> tuple[int, int]:
