@@ -32,6 +32,7 @@ COMPILE_SECONDS = 300  # of one form
 SETTLE_SECONDS = 1500  # of all forms
 ANSWER_SECONDS = 60
 MEMORY_MB = 6144
+LIMITS = (f"--compile-timeout-seconds={COMPILE_SECONDS}", f"--compile-memory-mb={MEMORY_MB}")
 ALTERNATIONS = 40
 SPEED_SECONDS = 3
 EAGER_TOLERANCE = 1e-4
@@ -139,15 +140,10 @@ class Way:
 
     def _compile(self, name: str, compiled: object) -> set[str]:
         """Fills the cache; the tiers that answered."""
-        limits = (
-            "--compile-jobs=1",
-            f"--compile-timeout-seconds={COMPILE_SECONDS}",
-            f"--compile-memory-mb={MEMORY_MB}",
-            "--recheck-promotions",
-        )
+        arguments = ("--compile-jobs=1", *LIMITS, "--recheck-promotions")
         log = self._folder / f"compile-{name.split()[0]}.log"
         repository = self._repository(name.split()[0], compiled)
-        with Daemon(repository, self._cache, log, *limits) as daemon, MemoryLimit(daemon, MEMORY_MB) as memory:
+        with Daemon(repository, self._cache, log, *arguments) as daemon, MemoryLimit(daemon, MEMORY_MB) as memory:
             self._wait_served(daemon, SETTLE_SECONDS, memory)
             text = daemon.log()
             self._result.stays = {form or "fixed": f"{kind}: {why}" for form, kind, why in STAYS.findall(text)}
@@ -323,6 +319,5 @@ def compile_ahead(programs: Sequence[tuple[Program, Path]], folder: Path, cache:
         except (StageError, ServerError, OSError):
             continue
         way.put(models, way.forms()[0][1])
-    warm_up(models, cache, "--no-promotion-checks", f"--compile-jobs={jobs}",
-            f"--compile-timeout-seconds={COMPILE_SECONDS}", f"--compile-memory-mb={MEMORY_MB}",
-            seconds=COMPILE_SECONDS * len(programs))  # fmt: skip
+    arguments = ("--no-promotion-checks", f"--compile-jobs={jobs}", *LIMITS)
+    warm_up(models, cache, *arguments, seconds=COMPILE_SECONDS * len(programs))
