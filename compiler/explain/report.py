@@ -198,7 +198,7 @@ def _described(call: Call, subject: Subject) -> Report:
 
 
 def _open(program: ExportedProgram, specialised: Specialised, built: Built) -> Run:
-    """The compiled code with its weights bound as the daemon binds them."""
+    """The compiled code with its weights as the daemon gives them to it."""
     import torch
 
     runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(built.library), 1)

@@ -66,7 +66,8 @@ The staged folder, when a job is done, holds exactly the files of manifest.json 
                                                 to that or to "float16", and lie as they did
                      "convolutions": [{"weight": "m.conv.weight", "stride": [2, 2], "padding": [3, 3],
                        "dilation": [1, 1], "groups": 1, "input": [1, 3, 224, 224]}, ...],
-                                                how oneDNN packs these (specialise/convolutions.py)
+                                                whose weights oneDNN takes in the layouts that it wants
+                                                (specialise/convolutions.py)
                      "device": "cuda",          with what follows; absent for a CPU
                      "capturable": false, "not_capturable": "aten.inverse.default: the host waits for ...",
                      "phases": {...}, "seconds": 18.2, "peak_rss_bytes": 812345678}

@@ -1,9 +1,10 @@
-"""Sends convolutions to oneDNN, with weights that are packed once.
+"""Sends convolutions to oneDNN, with weights that are laid out once.
 
 Inductor leaves float32 convolutions to the operator that eager runs, which has oneDNN lay out the weights again in
-every run; it would pack them itself if they were frozen and baked into the artifact. Here they stay outside: each
-convolution whose weight nothing else looks at is listed, and the daemon packs it once for all buckets; one layout suits
-any number of rows (measured with 1, 8 and 32). Between such convolutions activations lie in channels-last order.
+every run; it would pack them itself if they were frozen and baked into the artifact, for the sizes and the threads of
+the compile alone. Here they stay outside: each convolution whose weight nothing else looks at is listed, and the daemon
+keeps its weight in every layout that runs want (server/runner/convolution_weight.h): 1 x 1 convolutions want another
+for eight images than for one. Between such convolutions activations lie in channels-last order.
 
 Batch norms are not folded into the weights: rounded once more, the answers of a ResNet-50 are twice as far from float64
 as eager's, and it isn't faster (1.2 to 1.3 times eager's speed; with the norm in a loop of its own 1.3 to 1.5).
@@ -21,20 +22,18 @@ from compiler.specialise import dynamic, onednn
 if TYPE_CHECKING:
     import torch
 
-# Height and width, where those are dynamic, of the images that weights are packed for.
-TYPICAL = 224
-
 
 @dataclass(frozen=True)
 class Convolution:
-    """As in the manifest: how the constant `weight` is packed."""
+    """As in the manifest: what takes the constant `weight`, and how it would be packed for images of the sizes that the
+    graph was traced with."""
 
     weight: str
     stride: list[int]
     padding: list[int]
     dilation: list[int]
     groups: int
-    input: list[int]  # [1, channels, height, width]
+    input: list[int]  # [rows, channels, height, width]
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,8 +47,8 @@ class Convolution:
 
 
 def rewrite(module: torch.fx.GraphModule, sizes: dict[str, int]) -> list[Convolution]:
-    """Replaces the two-dimensional convolutions that oneDNN can take and that are worth it; returns how their weights
-    are to be bound, by name.
+    """Replaces the two-dimensional convolutions that oneDNN can take and that are worth it; returns them by the names
+    of their weights.
 
     `sizes` are the bucket's, as for specialise. The caller recompiles the module.
     """
@@ -74,9 +73,8 @@ def rewrite(module: torch.fx.GraphModule, sizes: dict[str, int]) -> list[Convolu
         node.target = torch.ops.mkldnn._convolution_pointwise.default
         numbers = (how["padding"], how["stride"], how["dilation"], how["groups"])
         node.args = (x, weight, bias, *numbers, "none", [], "")
-        # The same for all buckets, so that they share what is packed.
-        shape = [1, *(dynamic.at(size, TYPICAL) for size in x.meta["val"].shape[1:])]
-        found.append(Convolution(weight.target, input=shape, **how))
+        images = [dynamic.hint(size, sizes) for size in x.meta["val"].shape]
+        found.append(Convolution(weight.target, input=images, **how))
     if found:
         _copy_where_views_fail(module)
     return sorted(found, key=lambda one: one.weight)

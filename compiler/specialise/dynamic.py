@@ -57,16 +57,6 @@ def hint(size: int | torch.SymInt, sizes: dict[str, int]) -> int:
     return int(expression.subs({s: sizes.get(str(s), traced[s]) for s in expression.free_symbols}))
 
 
-def at(size: int | torch.SymInt, typical: int) -> int:
-    """The size where every dimension that varies is `typical`, or as near as its bounds allow."""
-    if isinstance(size, int):
-        return size
-    expression: sympy.Expr = size.node.expr
-    limits = size.node.shape_env.var_to_range
-    near = {s: max(_number(limits[s].lower), min(typical, _number(limits[s].upper))) for s in expression.free_symbols}
-    return int(expression.subs(near))
-
-
 def as_traced(fakes: Iterable[torch.Tensor]) -> list[torch.Tensor]:
     """The same with all dimensions fixed, at what they are traced with: running operators on symbols can
     fix those."""

@@ -79,7 +79,7 @@ int FirstRunChild(int argc, char** argv) {
     RunEager(*loader, *context, program).IgnoreError();
     return write(kReplyFd, "\n", 1) == 1 ? 0 : 1;
   }
-  const auto weights = loader->MapWeights(program, threads);
+  const auto weights = loader->MapWeights(program);
   for (argument += 2; argument != arguments.end(); ++argument) {
     if (weights.ok()) {
       RunOnZeros(*loader, *context, *weights, *argument).IgnoreError();

@@ -155,9 +155,9 @@ int ExecutableTiers::DynamicFor(int thread,
   return -1;
 }
 
-absl::Status ExecutableTiers::MapWeights(int threads) {
+absl::Status ExecutableTiers::MapWeights() {
   for (OnDevice& device : devices_) {
-    auto weights = device.place.loader->MapWeights(spec_.HeldPath(), threads);
+    auto weights = device.place.loader->MapWeights(spec_.HeldPath());
     if (!weights.ok()) return spec_.ByItsName(weights.status());
     device.weights = *std::move(weights);
   }

@@ -64,7 +64,7 @@ class ExecutableTiers {
     return devices_[DeviceOf(thread)];
   }
   // On each device; before anything is opened.
-  absl::Status MapWeights(int threads);
+  absl::Status MapWeights();
   // Opened when it isn't: whoever needs it first waits for that.
   absl::StatusOr<std::shared_ptr<Executable>> Eager(int thread = 0)
       ABSL_LOCKS_EXCLUDED(eager_mu_);

@@ -120,7 +120,7 @@ absl::StatusOr<std::string> IsolatedEager::Ask(const std::string& request) {
 
 absl::StatusOr<RunResult> IsolatedEager::Run(ExecutionContext& context,
                                              absl::Span<const Tensor> inputs) {
-  context.BeginRun(ExecutionContext::Threads::kThatHaveACore);
+  context.BeginRun();
   ASSIGN_OR_RETURN(const std::string request,
                    EncodeRequest(context.threads(), inputs));
   absl::StatusOr<std::string> reply = Ask(request);

@@ -63,7 +63,7 @@ Warmup::Warmup(const VersionParts& version)
       graphs_(version, check_, evidence_) {}
 
 absl::Status Warmup::Load() {
-  RETURN_IF_ERROR(version_.tiers.MapWeights(version_.compute_threads));
+  RETURN_IF_ERROR(version_.tiers.MapWeights());
   const ModelSpec& spec = version_.spec;
   version_.deps.metrics->Gauge(metric::kWeightsBytes, VersionLabels(spec))
       .Set(static_cast<double>(spec.weights_bytes));

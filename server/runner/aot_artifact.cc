@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -127,11 +126,6 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
       manifest.packed_as == DataType::kBf16   ? at::kBFloat16
       : manifest.packed_as == DataType::kFp16 ? at::kHalf
                                               : at::kFloat;
-  std::unordered_map<std::string, at::Tensor*> convolutions;  // by weight
-  for (const ArtifactConvolution& convolution : manifest.convolutions) {
-    ASSIGN_OR_RETURN(convolutions[convolution.weight],
-                     weights.Packed(convolution));
-  }
   torch::inductor::TensorConstantMap bound;
   for (const auto& [generated, name] :
        runner.getConstantNamesToOriginalFQNs()) {
@@ -139,9 +133,8 @@ absl::Status BindConstants(torch::inductor::AOTIModelContainerRunner& runner,
     at::Tensor* tensor = weights.Find(name);
     if (manifest.packed.contains(name)) {
       ASSIGN_OR_RETURN(tensor, weights.Packed(name, packed_as));
-    } else if (const auto it = convolutions.find(name);
-               it != convolutions.end()) {
-      tensor = it->second;
+    } else if (manifest.convolutions.contains(name)) {
+      ASSIGN_OR_RETURN(tensor, weights.OfConvolutions(name));
     }
     bound.emplace(generated, tensor);
   }

@@ -63,9 +63,7 @@ absl::StatusOr<RunResult> AotExecutable::SplitOutputs(
 absl::StatusOr<RunResult> AotExecutable::Run(ExecutionContext& context,
                                              absl::Span<const Tensor> inputs) {
   RETURN_IF_ERROR(CheckArtifactInputs(manifest_, inputs));
-  context.BeginRun(manifest_.convolutions.empty()
-                       ? ExecutionContext::Threads::kThatHaveACore
-                       : ExecutionContext::Threads::kAll);
+  context.BeginRun();
   try {
     const c10::InferenceMode mode;
     ASSIGN_OR_RETURN(std::vector<at::Tensor> views, ViewAllAsTorch(inputs));

@@ -19,7 +19,6 @@ using nlohmann::json;
 constexpr int kSchema = 1;
 constexpr int kMaxBit = 62;
 constexpr int kMaxOutputs = 1 << 20;
-constexpr int kMaxSize = 1 << 24;  // of a convolution, in any direction
 
 absl::Status Malformed(absl::string_view field, absl::string_view expected) {
   return absl::InvalidArgumentError(
@@ -110,34 +109,6 @@ absl::StatusOr<std::set<std::string>> Names(const json& document,
   return names;
 }
 
-absl::StatusOr<std::vector<int64_t>> Sizes(const json& object, const char* key,
-                                           size_t count, int64_t min) {
-  const json& list = Field(object, key);
-  if (!list.is_array() || list.size() != count) {
-    return Malformed(key, absl::StrCat(count, " sizes"));
-  }
-  std::vector<int64_t> sizes;
-  for (const json& size : list) {
-    if (!size.is_number_integer() || size.get<int64_t>() < min ||
-        size.get<int64_t>() > kMaxSize) {
-      return Malformed(key, absl::StrCat("sizes of ", min, " to ", kMaxSize));
-    }
-    sizes.push_back(size.get<int64_t>());
-  }
-  return sizes;
-}
-
-absl::StatusOr<ArtifactConvolution> ParseConvolution(const json& entry) {
-  ArtifactConvolution convolution;
-  ASSIGN_OR_RETURN(convolution.weight, Text(entry, "weight"));
-  ASSIGN_OR_RETURN(convolution.stride, Sizes(entry, "stride", 2, 1));
-  ASSIGN_OR_RETURN(convolution.padding, Sizes(entry, "padding", 2, 0));
-  ASSIGN_OR_RETURN(convolution.dilation, Sizes(entry, "dilation", 2, 1));
-  ASSIGN_OR_RETURN(convolution.groups, Number(entry, "groups", 1, kMaxSize));
-  ASSIGN_OR_RETURN(convolution.input, Sizes(entry, "input", 4, 1));
-  return convolution;
-}
-
 // From the factors of its key.
 std::map<std::string, std::string> OperatorLibraries(const json& document) {
   std::map<std::string, std::string> libraries;
@@ -219,8 +190,8 @@ absl::StatusOr<ArtifactManifest> ParseArtifactManifest(std::string_view text) {
   const json& convolutions = Field(document, "convolutions");
   if (!convolutions.is_array()) return Malformed("convolutions", "a list");
   for (const json& entry : convolutions) {
-    ASSIGN_OR_RETURN(ArtifactConvolution convolution, ParseConvolution(entry));
-    manifest.convolutions.push_back(std::move(convolution));
+    ASSIGN_OR_RETURN(std::string weight, Text(entry, "weight"));
+    manifest.convolutions.insert(std::move(weight));
   }
   return manifest;
 }

@@ -35,18 +35,6 @@ struct ArtifactGuard {
   std::string text;  // "ids: index out of range, ... (aten.embedding.default)"
 };
 
-// A two-dimensional convolution of float32 numbers, whose weight is bound in
-// oneDNN's layout.
-struct ArtifactConvolution {
-  std::string weight;
-  std::vector<int64_t> stride;  // of height and width, like the next two
-  std::vector<int64_t> padding;
-  std::vector<int64_t> dilation;
-  int64_t groups = 1;
-  std::vector<int64_t>
-      input;  // [rows, channels, height, width] it is packed for
-};
-
 struct ArtifactManifest {
   std::string bucket;
   std::string torch;  // "2.11.0+cu130"
@@ -60,10 +48,12 @@ struct ArtifactManifest {
   std::vector<std::string> constants;  // qualified names that it must be given
   // Those that it takes in oneDNN's layout; on a GPU, rounded to `packed_as`.
   std::set<std::string> packed;
-  DataType packed_as = DataType::kFp32;           // of these, once packed
-  std::vector<ArtifactConvolution> convolutions;  // none on a GPU
-  std::string device = "cpu";                     // or "cuda"
-  std::string gpu_arch;                           // "sm_90"; empty for a CPU
+  DataType packed_as = DataType::kFp32;  // of these, once packed
+  // Those that oneDNN takes in the layout that a run's convolution wants; none
+  // on a GPU.
+  std::set<std::string> convolutions;
+  std::string device = "cpu";  // or "cuda"
+  std::string gpu_arch;        // "sm_90"; empty for a CPU
   bool tf32 = false;  // its float32 matrix products may be computed in TF32
   // Why its runs can't be captured as a CUDA graph, in one line; empty: they
   // can.

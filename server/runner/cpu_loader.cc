@@ -31,8 +31,8 @@ class CpuLoader : public ExecutableLoader {
   }
 
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
-      const std::string& pt2_path, int threads) override {
-    return WeightStore::Map(pt2_path, threads);
+      const std::string& pt2_path) override {
+    return WeightStore::Map(pt2_path);
   }
 
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(

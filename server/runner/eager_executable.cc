@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<c10::IValue>> EagerExecutable::Arguments(
 
 absl::StatusOr<RunResult> EagerExecutable::Run(
     ExecutionContext& context, absl::Span<const Tensor> inputs) {
-  context.BeginRun(ExecutionContext::Threads::kThatHaveACore);
+  context.BeginRun();
   try {
     const c10::InferenceMode mode;
     ASSIGN_OR_RETURN(std::vector<at::Tensor> views, ViewAllAsTorch(inputs));

@@ -39,11 +39,9 @@ class ExecutableLoader {
   // threads.
   virtual std::unique_ptr<ExecutionContext> NewContext(int threads) = 0;
 
-  // `threads`: of the contexts whose runs will use them, by which oneDNN lays
-  // out a convolution's weights. INVALID_ARGUMENT for pickled, misplaced or
-  // inconsistent entries.
+  // INVALID_ARGUMENT for pickled, misplaced or inconsistent entries.
   virtual absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
-      const std::string& pt2_path, int threads) = 0;
+      const std::string& pt2_path) = 0;
 
   // The eager form. On a GPU it computes with `weights`, those of the program
   // there, unless it might write into them: then with a copy of its own. On the

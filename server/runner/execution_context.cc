@@ -16,7 +16,6 @@
 extern "C" {
 void GOMP_parallel(void (*body)(void*), void* data, unsigned threads,
                    unsigned flags);
-int omp_get_max_threads();
 int omp_get_thread_num();
 void omp_set_num_threads(int threads);
 // Of the MKL that torch holds, where there is one: for the calling thread.
@@ -49,11 +48,9 @@ class CpuExecutionContext : public ExecutionContext {
 
   // What at::set_num_threads does for this thread, without what it does for
   // others.
-  void BeginRun(Threads threads) override {
+  void BeginRun() override {
     if (free_cores_ == nullptr) return;
-    const int share = threads == Threads::kAll ? most_
-                      : few_                   ? fewest_threads()
-                                               : free_cores_->Share(most_);
+    const int share = few_ ? fewest_threads() : free_cores_->Share(most_);
     if (share == threads_) return;
     threads_ = share;
     omp_set_num_threads(share);
@@ -103,13 +100,6 @@ class CpuExecutionContext : public ExecutionContext {
 };
 
 }  // namespace
-
-WithOpenMpThreads::WithOpenMpThreads(int threads)
-    : before_(omp_get_max_threads()) {
-  omp_set_num_threads(threads);
-}
-
-WithOpenMpThreads::~WithOpenMpThreads() { omp_set_num_threads(before_); }
 
 void ExecutionContext::UseThreads(int threads) {
   // A thread's first parallel region adopts the process's latest number unless

@@ -13,18 +13,6 @@ namespace stoker {
 
 class FreeCores;
 
-// OpenMP has so many threads for the calling thread as long as this lives.
-class WithOpenMpThreads {
- public:
-  explicit WithOpenMpThreads(int threads);
-  ~WithOpenMpThreads();
-  WithOpenMpThreads(const WithOpenMpThreads&) = delete;
-  WithOpenMpThreads& operator=(const WithOpenMpThreads&) = delete;
-
- private:
-  const int before_;
-};
-
 class ExecutionContext {
  public:
   // Sets the calling thread's compute threads (OpenMP, ATen). `free_cores`
@@ -42,10 +30,8 @@ class ExecutionContext {
   // Runs that `work` makes are given no more than the fewest.
   virtual void WithFewestThreads(absl::FunctionRef<void()> work) { work(); }
 
-  // An executable's run begins: with as many of the threads as have a core now,
-  // or with all, if its code was made ready for these.
-  enum class Threads { kThatHaveACore, kAll };
-  virtual void BeginRun(Threads /*threads*/) {}
+  // An executable's run begins: with as many of the threads as have a core now.
+  virtual void BeginRun() {}
 
   // Calls `wait` while the other compute threads sleep. Left alone, OpenMP's
   // threads spin for milliseconds after each run, on cores that clients, other

@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
-#include "runner/execution_context.h"
 #include "runner/torch_errors.h"
 #include "runner/torch_values.h"
 
@@ -28,31 +26,6 @@ at::Tensor Pack(const at::Tensor& weight) {
   return reorder.call(weight, kRows);
 }
 
-at::Tensor Pack(const at::Tensor& weight, const ArtifactConvolution& of) {
-  static const auto reorder =
-      c10::Dispatcher::singleton()
-          .findSchemaOrThrow("mkldnn::_reorder_convolution_weight", "")
-          .typed<at::Tensor(const at::Tensor&, c10::SymIntArrayRef,
-                            c10::SymIntArrayRef, c10::SymIntArrayRef,
-                            c10::SymInt, at::OptionalSymIntArrayRef)>();
-  const auto sizes = [](const std::vector<int64_t>& numbers) {
-    return std::vector<c10::SymInt>(numbers.begin(), numbers.end());
-  };
-  const std::vector<c10::SymInt> input = sizes(of.input);
-  return reorder.call(weight, sizes(of.padding), sizes(of.stride),
-                      sizes(of.dilation), of.groups, input);
-}
-
-// Equal for those that are packed in the same way.
-std::string KindOf(const ArtifactConvolution& convolution) {
-  return absl::StrJoin(
-      {convolution.weight, absl::StrJoin(convolution.stride, ","),
-       absl::StrJoin(convolution.padding, ","),
-       absl::StrJoin(convolution.dilation, ","),
-       absl::StrCat(convolution.groups), absl::StrJoin(convolution.input, ",")},
-      "\n");
-}
-
 }  // namespace
 
 WeightStore::WeightStore(std::string path, std::shared_ptr<const void> memory,
@@ -63,7 +36,7 @@ WeightStore::WeightStore(std::string path, std::shared_ptr<const void> memory,
       effects_(std::move(effects)) {}
 
 absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
-    const std::string& pt2_path, int threads) {
+    const std::string& pt2_path) {
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
   RETURN_IF_ERROR(archive->CheckRunsOnCpu());
   ASSIGN_OR_RETURN(
@@ -75,7 +48,6 @@ absl::StatusOr<std::shared_ptr<WeightStore>> WeightStore::Map(
           },
           archive->zip(), nullptr));
   store->mapped_ = archive->zip();
-  store->threads_ = threads;
   return store;
 }
 
@@ -111,9 +83,7 @@ WeightStore::~WeightStore() {
   for (auto& [key, tensor] : packed_) {
     tensor.unsafeGetTensorImpl()->release_resources();
   }
-  for (auto& [key, tensor] : convolutions_) {
-    tensor.unsafeGetTensorImpl()->release_resources();
-  }
+  for (const auto& weight : convolutions_) weight->Release();
 }
 
 absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
@@ -142,33 +112,23 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
   }
 }
 
-absl::StatusOr<at::Tensor*> WeightStore::Packed(
-    const ArtifactConvolution& convolution) {
-  const at::Tensor* dense = Find(convolution.weight);
-  const int64_t channels = convolution.input[1];
+absl::StatusOr<at::Tensor*> WeightStore::OfConvolutions(
+    const std::string& name) {
+  at::Tensor* const dense = Find(name);
   if (allocate_ != nullptr || dense == nullptr ||
       dense->scalar_type() != at::kFloat || dense->dim() != 4 ||
-      !dense->is_contiguous() || dense->numel() == 0 ||
-      dense->size(0) % convolution.groups != 0 ||
-      dense->size(1) * convolution.groups != channels) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("constant '", convolution.weight,
-                     "' can't be packed: expected float32 "
-                     "weights on the host for ",
-                     channels, " channels in ", convolution.groups, " groups"));
+      !dense->is_contiguous() || dense->numel() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "constant '", name,
+        "' can't be packed: expected a convolution's float32 weights on the "
+        "host"));
   }
   const absl::MutexLock lock(&mu_);
-  const std::string kind = KindOf(convolution);
-  const auto found = convolutions_.find(kind);
-  if (found != convolutions_.end()) return &found->second;
-  const WithOpenMpThreads as_runs_have(threads_);
-  try {
-    return &convolutions_.emplace(kind, Pack(*dense, convolution))
-                .first->second;
-  } catch (...) {
-    return CompiledError(
-        absl::StrCat("packing constant '", convolution.weight, "'"));
+  if (ConvolutionWeight::Of(*dense) == nullptr) {
+    convolutions_.push_back(c10::make_intrusive<ConvolutionWeight>(*dense));
+    dense->unsafeGetTensorImpl()->set_backend_meta(convolutions_.back());
   }
+  return dense;
 }
 
 absl::StatusOr<at::Tensor> WeightStore::Rounded(const at::Tensor& dense,

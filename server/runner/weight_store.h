@@ -9,6 +9,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "program/program_archive.h"
-#include "runner/artifact_manifest.h"
+#include "runner/convolution_weight.h"
 #include "runner/executable_loader.h"
 #include "runner/program_effects.h"
 
@@ -37,9 +38,8 @@ class WeightStore {
   WeightStore(const WeightStore&) = delete;
   WeightStore& operator=(const WeightStore&) = delete;
 
-  // `threads`: of the runs that will use it.
   static absl::StatusOr<std::shared_ptr<WeightStore>> Map(
-      const std::string& pt2_path, int threads);
+      const std::string& pt2_path);
 
   // So many bytes of a device's memory, accounted before they are taken;
   // RESOURCE_EXHAUSTED with the arithmetic where they don't fit.
@@ -68,11 +68,11 @@ class WeightStore {
                                      at::ScalarType dtype)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The same of a convolution, float32 [out, in, height, width], for oneDNN on
-  // the host, and for runs of as many threads as the store was mapped for:
-  // oneDNN chooses the layout by them, and lays the weights out anew in each
-  // run of another number. FAILED_PRECONDITION when it is no such weight.
-  absl::StatusOr<at::Tensor*> Packed(const ArtifactConvolution& convolution)
+  // The weight of convolutions, float32 [out, in, height, width], on the host:
+  // the tensor as it lies, from which each run of a convolution takes it in the
+  // layout that it wants (convolution_weight.h). FAILED_PRECONDITION when it is
+  // no such weight.
+  absl::StatusOr<at::Tensor*> OfConvolutions(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether the tensors show what the file held when it was opened.
@@ -95,13 +95,12 @@ class WeightStore {
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
 
-  int threads_ = 1;  // of the runs, on the host
-
   absl::Mutex mu_;  // held while packing: one copy, the others wait
   std::vector<std::shared_ptr<std::byte>> rounded_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, at::ScalarType>, at::Tensor> packed_
       ABSL_GUARDED_BY(mu_);
-  std::map<std::string, at::Tensor> convolutions_ ABSL_GUARDED_BY(mu_);
+  std::vector<c10::intrusive_ptr<ConvolutionWeight>> convolutions_
+      ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -124,13 +124,14 @@ def test_what_does_not_fit_stays(model: nn.Module, x: torch.Tensor) -> None:
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
 
 
-def test_buckets_share_what_is_packed() -> None:
-    """Whatever sizes a bucket has, height and width included, its weights are packed for the same ones."""
+def test_weights_are_the_same_in_all_buckets() -> None:
+    """Whatever sizes a bucket has, height and width included; what they would be packed for are its own."""
     sizes = {0: torch.export.Dim("batch", min=1, max=64), 2: torch.export.Dim("high", min=32, max=512)}
     model = nn.Sequential(nn.Conv2d(C, N, 3, stride=2), norm(), nn.ReLU(), nn.Conv2d(N, N, 3)).eval()
     program = torch.export.export(model, (X,), dynamic_shapes=(sizes,))
     (x,) = (node for node in program.graph.nodes if node.name == "input")
     batch, high = str(x.meta["val"].shape[0]), str(x.meta["val"].shape[2])
     found = [specialise(program, chosen).convolutions for chosen in ({}, {batch: 1, high: 64}, {batch: 8, high: 500})]
-    assert found[0] == found[1] == found[2]
-    assert [one.input for one in found[0]] == [[1, C, 224, 40], [1, N, 111, 19]]
+    assert [[one.weight for one in each] for each in found] == [["0.weight", "3.weight"]] * 3
+    assert [one.input for one in found[1]] == [[1, C, 64, 40], [1, N, 31, 19]]
+    assert [one.input for one in found[2]] == [[8, C, 500, 40], [8, N, 249, 19]]

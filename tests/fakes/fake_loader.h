@@ -32,7 +32,7 @@ class TorchlessLoader : public ExecutableLoader {
     return std::make_unique<FakeExecutionContext>(threads);
   }
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
-      const std::string& /*pt2_path*/, int /*threads*/) override {
+      const std::string& /*pt2_path*/) override {
     return std::shared_ptr<WeightStore>();
   }
 };

@@ -96,7 +96,7 @@ class Bench {
                      ParseArtifactManifest(text));
     inputs_ = InputsOf(manifest, options_.open_size);
     auto start = Instant::now();
-    ASSIGN_OR_RETURN(auto weights, loader_.MapWeights(options_.program, 1));
+    ASSIGN_OR_RETURN(auto weights, loader_.MapWeights(options_.program));
     const double weights_us = Microseconds(Instant::now() - start);
     ASSIGN_OR_RETURN(const std::vector<Tensor> expected, Eager(weights));
     start = Instant::now();

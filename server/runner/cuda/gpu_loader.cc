@@ -18,7 +18,7 @@ std::unique_ptr<ExecutionContext> GpuLoader::NewContext(int threads) {
 }
 
 absl::StatusOr<std::shared_ptr<WeightStore>> GpuLoader::MapWeights(
-    const std::string& pt2_path, int /*threads*/) {
+    const std::string& pt2_path) {
   RETURN_IF_ERROR(gpu_.health().Check());
   ASSIGN_OR_RETURN(const auto archive, ProgramArchive::Open(pt2_path));
   RETURN_IF_ERROR(CheckHasCudaKernels(*archive));

@@ -30,7 +30,7 @@ class GpuLoader : public ExecutableLoader {
   // arithmetic when they don't fit, INVALID_ARGUMENT for a program that no GPU
   // can run (cuda_kernels.h).
   absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
-      const std::string& pt2_path, int threads) override;
+      const std::string& pt2_path) override;
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       const std::string& pt2_path,
       std::shared_ptr<WeightStore> weights) override;

@@ -15,6 +15,7 @@
 #include "base/free_cores.h"
 #include "base/lost_pages.h"
 #include "nlohmann/json.hpp"
+#include "runner/convolution_weight.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/temp_folder.h"
 #include "tests/unit/runner/dtype_inputs.h"
@@ -247,6 +248,11 @@ TEST_F(AotExecutableTest, PackedConvolutionsGiveTheEagerFormsAnswers) {
       ASSERT_NEAR(actual[i], expected[i], 1e-5) << i;
     }
   }
+  for (const std::string& name : packed) {
+    const auto* laid_out = ConvolutionWeight::Of(*weights->Find(name));
+    ASSERT_NE(laid_out, nullptr) << name;
+    EXPECT_GE(laid_out->layouts(), 1U) << name << " was taken as it lies";
+  }
 }
 
 TEST_F(AotExecutableTest, WhatIsNoConvolutionIsNotPacked) {
@@ -263,7 +269,6 @@ TEST_F(AotExecutableTest, WhatIsNoConvolutionIsNotPacked) {
               HasSubstr("'norm.weight' can't be packed: expected float32"));
   EXPECT_THAT(refusal("/weight", "no.weight"),
               HasSubstr("'no.weight' can't be packed"));
-  EXPECT_THAT(refusal("/groups", 7), HasSubstr("can't be packed"));
 }
 
 TEST_F(AotExecutableTest, WhatIsNoMatrixIsNotPacked) {
@@ -280,7 +285,7 @@ TEST_F(AotExecutableTest, WeightsThatWereWrittenToAnswerNothing) {
   OutliveLostPages();
   const std::string program = folder_ / "wide.pt2";
   std::filesystem::copy_file(Made("wide.pt2"), program);
-  const auto weights = loader_->MapWeights(program, 2);
+  const auto weights = loader_->MapWeights(program);
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto compiled = loader_->OpenAot(Made("wide2"), *weights);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -329,8 +334,8 @@ TEST_F(AotExecutableTest, CompiledLoopsKeepToTheirContextsThreads) {
   EXPECT_EQ(ThreadsOfARun(*loader_, *wave, zeros(1 << 16), 3), 3);
 }
 
-// Their weights are packed for them.
-TEST_F(AotExecutableTest, RunsWithConvolutionsTakeAllThreads) {
+// In the layouts that runs of so many threads want.
+TEST_F(AotExecutableTest, RunsWithConvolutionsTakeTheThreadsThatHaveACore) {
   FakeClock clock;
   std::atomic<double> to_be_had = 0;
   const auto read = [&]() -> std::optional<CpuTimes> {
@@ -346,21 +351,16 @@ TEST_F(AotExecutableTest, RunsWithConvolutionsTakeAllThreads) {
   }
   clock.BlockUntilWaiters(1);
   const auto loader = MakeCpuLoader(&cores);
-  const auto weights = loader->MapWeights(Made("convolutions.pt2"), 3);
+  const auto weights = loader->MapWeights(Made("convolutions.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto convolved = loader->OpenAot(Made("convolutions1"), *weights);
   ASSERT_TRUE(convolved.ok()) << convolved.status();
-  const auto eager =
-      loader->OpenEager(Made("convolutions.pt2"), /*weights=*/nullptr);
-  ASSERT_TRUE(eager.ok()) << eager.status();
   const Tensor input = MakeTensor(DataType::kFp32, {1, 3, 64, 64},
                                   std::vector<float>(3 * 64 * 64, 0.5f));
   std::thread([&] {
     const auto context = loader->NewContext(3);
-    EXPECT_TRUE((*eager)->Run(*context, {input}).ok());
-    EXPECT_EQ(context->threads(), 1);
     EXPECT_TRUE((*convolved)->Run(*context, {input}).ok());
-    EXPECT_EQ(context->threads(), 3);
+    EXPECT_EQ(context->threads(), 1);
   }).join();
 }
 

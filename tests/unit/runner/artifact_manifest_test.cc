@@ -61,14 +61,7 @@ TEST(ArtifactManifestTest, ReadsWhatTheWorkerWrites) {
   EXPECT_THAT(manifest->constants, ElementsAre("table.weight", "up.weight"));
   EXPECT_THAT(manifest->packed, ElementsAre("up.weight"));
   EXPECT_EQ(manifest->packed_as, DataType::kBf16);
-  ASSERT_THAT(manifest->convolutions, SizeIs(1));
-  const ArtifactConvolution& convolution = manifest->convolutions[0];
-  EXPECT_EQ(convolution.weight, "conv.weight");
-  EXPECT_THAT(convolution.stride, ElementsAre(1, 2));
-  EXPECT_THAT(convolution.padding, ElementsAre(0, 1));
-  EXPECT_THAT(convolution.dilation, ElementsAre(1, 1));
-  EXPECT_EQ(convolution.groups, 2);
-  EXPECT_THAT(convolution.input, ElementsAre(1, 6, 224, 224));
+  EXPECT_THAT(manifest->convolutions, ElementsAre("conv.weight"));
 }
 
 TEST(ArtifactManifestTest, OfAGpu) {
@@ -172,14 +165,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongField{"/packed_as", nullptr, "'packed_as'"},
         WrongField{"/packed_as", "\"float8\"", "no dtype float8"},
         WrongField{"/convolutions", nullptr, "'convolutions'"},
-        WrongField{"/convolutions/0/weight", nullptr, "'weight'"},
-        WrongField{"/convolutions/0/stride", "[1]", "'stride'"},
-        WrongField{"/convolutions/0/stride/1", "0", "'stride'"},
-        WrongField{"/convolutions/0/padding/0", "-1", "'padding'"},
-        WrongField{"/convolutions/0/dilation/0", "1.5", "'dilation'"},
-        WrongField{"/convolutions/0/dilation/0", "4294967296", "'dilation'"},
-        WrongField{"/convolutions/0/groups", "0", "'groups'"},
-        WrongField{"/convolutions/0/input", "[1, 6, 224]", "'input'"}));
+        WrongField{"/convolutions/0/weight", nullptr, "'weight'"}));
 
 TEST(ArtifactManifestTest, OtherTextIsRefused) {
   for (const char* text : {"", "[]", "null", "{", "{\"schema\": 1}"}) {

@@ -105,7 +105,7 @@ TEST(ExecutionContextTest, ARunTakesThreadsThatHaveACore) {
     const auto context = ExecutionContext::CreateCpu(3, &cores);
     const at::Tensor ones = at::ones({200, 300});
     const auto run = [&](int expected) {
-      context->BeginRun(ExecutionContext::Threads::kThatHaveACore);
+      context->BeginRun();
       EXPECT_EQ(context->threads(), expected);
       EXPECT_EQ(at::get_num_threads(), expected);
       EXPECT_TRUE(
@@ -115,9 +115,6 @@ TEST(ExecutionContextTest, ARunTakesThreadsThatHaveACore) {
     EXPECT_EQ(context->fewest_threads(), 1);
     context->WithFewestThreads([&] { run(1); });
     run(3);
-    pass(1);
-    context->BeginRun(ExecutionContext::Threads::kAll);
-    EXPECT_EQ(at::get_num_threads(), 3);
     pass(1);
     run(1);
     pass(2);

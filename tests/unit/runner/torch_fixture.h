@@ -36,7 +36,7 @@ class TorchTest : public ::testing::Test {
   }
 
   std::shared_ptr<WeightStore> Map(const std::string& program) {
-    auto mapped = loader_->MapWeights(Made(program + ".pt2"), 2);
+    auto mapped = loader_->MapWeights(Made(program + ".pt2"));
     EXPECT_TRUE(mapped.ok()) << mapped.status();
     return mapped.ok() ? *mapped : nullptr;
   }

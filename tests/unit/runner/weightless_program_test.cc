@@ -57,7 +57,7 @@ TEST(WeightlessProgramTest, IsForTheDeviceThatIsAskedFor) {
             expected["graph_module"]["graph"]);
   const auto loader = MakeCpuLoader();
   for (const absl::Status& status : {loader->OpenEager(path, nullptr).status(),
-                                     loader->MapWeights(path, 1).status()}) {
+                                     loader->MapWeights(path).status()}) {
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("was exported on a GPU"));

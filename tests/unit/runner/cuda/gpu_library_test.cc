@@ -65,7 +65,7 @@ std::string Made(const std::string& name) {
 }
 
 TEST(GpuLibraryTest, ProgramsCallOperatorsOfTheLibrariesThatWereNamed) {
-  const auto weights = Gpu().MapWeights(Made("own.pt2"), 1);
+  const auto weights = Gpu().MapWeights(Made("own.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto eager = Gpu().OpenEager(Made("own.pt2"), *weights);
   ASSERT_TRUE(eager.ok()) << eager.status();
@@ -81,7 +81,7 @@ TEST(GpuLibraryTest, WhatOnlyCpusHaveIsRefusedAtTheLoad) {
        {std::pair("own_on_cpus", "torch.ops.mine.twice_on_cpus.default"),
         std::pair("boxes", "torch.ops.torchvision.roi_align.default")}) {
     const std::string path = Made(absl::StrCat(program, ".pt2"));
-    const absl::Status refused = Gpu().MapWeights(path, 1).status();
+    const absl::Status refused = Gpu().MapWeights(path).status();
     EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << program;
     EXPECT_THAT(std::string(refused.message()),
                 AllOf(HasSubstr(op), HasSubstr("which there is for CPUs only"),
@@ -102,7 +102,7 @@ TEST(GpuLibraryTest, AProgramThatIsCutWhileItIsReadIsRefused) {
         EXPECT_EQ(truncate(static_cast<std::string*>(cut)->c_str(), 0), 0);
       },
       &path);
-  const absl::Status refused = Gpu().MapWeights(path, 1).status();
+  const absl::Status refused = Gpu().MapWeights(path).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kDataLoss) << refused;
 }
 

@@ -103,7 +103,7 @@ class LifeTest : public ::testing::Test {
   absl::Status Life() {
     const auto context = loader_->NewContext(1);
     ASSIGN_OR_RETURN(const auto weights,
-                     loader_->MapWeights(Made("scale.pt2"), 1));
+                     loader_->MapWeights(Made("scale.pt2")));
     ASSIGN_OR_RETURN(const auto eager,
                      loader_->OpenEager(Made("scale.pt2"), weights));
     RETURN_IF_ERROR(eager->Run(*context, Inputs(3, 1)).status());

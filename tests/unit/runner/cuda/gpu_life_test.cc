@@ -55,7 +55,7 @@ TEST_F(LifeTest, Float32IsFloat32) {
 TEST_F(LifeTest, WeightsAreOnTheDeviceByteByByte) {
   const auto archive = ProgramArchive::Open(Made("scale.pt2"));
   ASSERT_TRUE(archive.ok()) << archive.status();
-  const auto weights = loader_->MapWeights(Made("scale.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   for (const auto& [name, stored] : (*archive)->tensors()) {
     const at::Tensor* tensor = (*weights)->Find(name);
@@ -70,7 +70,7 @@ TEST_F(LifeTest, WeightsAreOnTheDeviceByteByByte) {
 
 // Neither device nor host hold the weights once more for it.
 TEST_F(LifeTest, EagerComputesWithTheWeightsThatAreThere) {
-  const auto weights = loader_->MapWeights(Made("scale.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const int64_t copied = Calls("cudaMemcpyAsync");
   const auto eager = loader_->OpenEager(Made("scale.pt2"), *weights);
@@ -82,7 +82,7 @@ TEST_F(LifeTest, EagerComputesWithTheWeightsThatAreThere) {
 }
 
 TEST_F(LifeTest, EagerThatWritesSomewhereHasWeightsOfItsOwn) {
-  const auto weights = loader_->MapWeights(Made("in_place.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("in_place.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const int64_t used = gpu().memory().used(GpuUse::kWeights);
   {
@@ -163,7 +163,7 @@ TEST_F(LifeTest, WantOfMemoryAtAnyCallIsThatCallsAlone) {
 
 TEST_F(LifeTest, WantOfMemoryInCompiledCodeIsTold) {
   const auto context = loader_->NewContext(1);
-  const auto weights = loader_->MapWeights(Made("scale.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto compiled = loader_->OpenAot(Made("scale4"), *weights);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -179,7 +179,7 @@ TEST_F(LifeTest, WantOfMemoryInCompiledCodeIsTold) {
 
 TEST_F(LifeTest, WeightsThatDoNotFitAreRefusedWithTheArithmetic) {
   ScriptOf("free 1000000");
-  const auto weights = loader_->MapWeights(Made("scale.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
   EXPECT_TRUE(absl::IsResourceExhausted(weights.status()));
   EXPECT_THAT(std::string(weights.status().message()), HasSubstr(" free: "));
   EXPECT_EQ(gpu().memory().used(GpuUse::kWeights), 0);
@@ -189,7 +189,7 @@ TEST_F(LifeTest, WeightsThatDoNotFitAreRefusedWithTheArithmetic) {
 // replayed.
 TEST_F(LifeTest, CapturesGoOnAfterOneThatFailed) {
   const auto context = loader_->NewContext(1);
-  const auto weights = loader_->MapWeights(Made("scale.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto large = loader_->OpenAot(Made("scale4"), *weights);
   const auto small = loader_->OpenAot(Made("scale2"), *weights);
@@ -226,7 +226,7 @@ TEST_F(LifeTest, CapturesGoOnAfterOneThatFailed) {
 // inputs that it was captured with that doesn't show.
 TEST_F(LifeTest, AGraphThatKeepsAnInputOfItsCaptureIsRefused) {
   const auto context = loader_->NewContext(1);
-  const auto weights = loader_->MapWeights(Made("scale.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto compiled = loader_->OpenAot(Made("scale4"), *weights);
   ASSERT_TRUE(compiled.ok()) << compiled.status();
@@ -251,7 +251,7 @@ TEST_F(LifeTest, AGraphThatKeepsAnInputOfItsCaptureIsRefused) {
 
 TEST_F(LifeTest, WithoutAStreamToCaptureOnKeptGraphsAreReplayed) {
   const auto context = loader_->NewContext(1);
-  const auto weights = loader_->MapWeights(Made("scale.pt2"), 1);
+  const auto weights = loader_->MapWeights(Made("scale.pt2"));
   ASSERT_TRUE(weights.ok()) << weights.status();
   const auto compiled = loader_->OpenAot(Made("scale4"), *weights);
   ASSERT_TRUE(compiled.ok()) << compiled.status();

@@ -378,7 +378,7 @@ class ProgramTest : public GpuTest {
   }
 
   std::shared_ptr<WeightStore> Weights() {
-    auto weights = loader_->MapWeights(program_, 1);
+    auto weights = loader_->MapWeights(program_);
     EXPECT_TRUE(weights.ok()) << weights.status();
     return weights.ok() ? *weights : nullptr;
   }
