@@ -5,8 +5,11 @@
 
 namespace stoker {
 
-DeviceTurns::DeviceTurns(int capacity, Clock& clock)
-    : capacity_(std::max(capacity, 1)), clock_(clock), free_(capacity_) {}
+DeviceTurns::DeviceTurns(int capacity, Clock& clock, absl::Duration patience)
+    : capacity_(std::max(capacity, 1)),
+      clock_(clock),
+      patience_(patience),
+      free_(capacity_) {}
 
 DeviceTurns::Client::Client(DeviceTurns& turns, int share, double weight)
     : turns_(turns),
@@ -26,33 +29,60 @@ DeviceTurns::Turn& DeviceTurns::Turn::operator=(Turn&& other) noexcept {
 void DeviceTurns::Turn::End() {
   if (client_ == nullptr) return;
   Client& client = *std::exchange(client_, nullptr);
-  client.turns_.End(client, client.turns_.clock_.Now() - start_);
+  client.turns_.End(client, start_);
 }
 
 DeviceTurns::Turn DeviceTurns::Take(Client& client) {
   DeviceTurns& turns = client.turns_;
-  {
-    Waiting waiting{&client};
-    absl::MutexLock lock(&turns.mu_);
-    turns.AddLocked(client);
-    turns.waiting_.push_back(&waiting);
-    turns.GrantNextLocked();
-    turns.mu_.Await(absl::Condition(&waiting.granted));
+  Waiting waiting{&client, std::nullopt};
+  const MonotonicTime now = turns.clock_.Now();
+  absl::MutexLock lock(&turns.mu_);
+  turns.AddLocked(client);
+  turns.waiting_.push_back(&waiting);
+  turns.GrantNextLocked(now);
+  turns.AwaitGrantLocked(waiting);
+  return Turn(&client, *waiting.granted);
+}
+
+void DeviceTurns::AwaitGrantLocked(Waiting& waiting) {
+  const absl::Condition granted(
+      +[](Waiting* mine) { return mine->granted.has_value(); }, &waiting);
+  if (patience_ == absl::InfiniteDuration()) return mu_.Await(granted);
+  while (!granted.Eval()) {
+    clock_.AwaitWithDeadline(&mu_, granted, NextLoanLocked());
+    LendLocked();
   }
-  return Turn(&client, turns.clock_.Now());
+}
+
+MonotonicTime DeviceTurns::NextLoanLocked() const {
+  MonotonicTime next = MonotonicTime::InfiniteFuture();
+  for (const Held& held : held_) {
+    if (!held.lent) next = std::min(next, held.start + patience_);
+  }
+  return next;
+}
+
+void DeviceTurns::LendLocked() {
+  if (waiting_.empty()) return;
+  const MonotonicTime now = clock_.Now();
+  for (Held& held : held_) {
+    if (held.lent || now < held.start + patience_) continue;
+    held.lent = true;
+    free_ += held.client->share_;
+  }
+  GrantNextLocked(now);
 }
 
 std::optional<DeviceTurns::Turn> DeviceTurns::TryTake(Client& client) {
   DeviceTurns& turns = client.turns_;
-  {
-    absl::MutexLock lock(&turns.mu_);
-    if (!turns.waiting_.empty() || client.share_ > turns.free_) {
-      return std::nullopt;
-    }
-    turns.AddLocked(client);
-    turns.GrantLocked(client);
+  const MonotonicTime now = turns.clock_.Now();
+  absl::MutexLock lock(&turns.mu_);
+  if (!turns.waiting_.empty() || client.share_ > turns.free_) {
+    return std::nullopt;
   }
-  return Turn(&client, turns.clock_.Now());
+  turns.AddLocked(client);
+  turns.GrantLocked(client, now);
+  return Turn(&client, now);
 }
 
 void DeviceTurns::AddLocked(Client& client) {
@@ -63,12 +93,13 @@ void DeviceTurns::AddLocked(Client& client) {
   ++asked_;
 }
 
-void DeviceTurns::GrantLocked(Client& client) {
+void DeviceTurns::GrantLocked(Client& client, MonotonicTime now) {
   free_ -= client.share_;
   virtual_now_ = client.virtual_time_;
+  held_.push_back({&client, now});
 }
 
-void DeviceTurns::GrantNextLocked() {
+void DeviceTurns::GrantNextLocked(MonotonicTime now) {
   while (!waiting_.empty()) {
     const auto next = std::min_element(
         waiting_.begin(), waiting_.end(), [](const auto* a, const auto* b) {
@@ -77,20 +108,27 @@ void DeviceTurns::GrantNextLocked() {
     Client& client = *(*next)->client;
     // Nobody smaller passes by: else who needs all cores would never get them.
     if (client.share_ > free_) return;
-    GrantLocked(client);
-    (*next)->granted = true;
+    GrantLocked(client, now);
+    (*next)->granted = now;
     waiting_.erase(next);
   }
 }
 
-void DeviceTurns::End(Client& client, absl::Duration used) {
+void DeviceTurns::End(Client& client, MonotonicTime start) {
+  const MonotonicTime now = clock_.Now();
   absl::MutexLock lock(&mu_);
+  // Turns of one client that began in the same instant are alike.
+  const auto held =
+      std::find_if(held_.begin(), held_.end(), [&](const Held& one) {
+        return one.client == &client && one.start == start;
+      });
   client.virtual_time_ +=
-      absl::ToDoubleSeconds(used) * client.share_ / client.weight_;
+      absl::ToDoubleSeconds(now - start) * client.share_ / client.weight_;
   --client.active_;
   --active_;
-  free_ += client.share_;
-  GrantNextLocked();
+  if (!held->lent) free_ += client.share_;
+  held_.erase(held);
+  GrantNextLocked(now);
 }
 
 int DeviceTurns::waiting() const {

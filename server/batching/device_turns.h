@@ -9,6 +9,11 @@
 // the weight gets twice the time, and one that was idle neither owes nor is
 // owed.
 //
+// A run can't be interrupted. One that lasts longer than the others' patience
+// lends them what it holds, if there are any that wait: the operating system
+// divides the cores from then on, and a run of minutes keeps nobody else from
+// being answered.
+//
 // Thread-safe.
 #pragma once
 
@@ -16,6 +21,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -26,8 +32,10 @@ namespace stoker {
 
 class DeviceTurns {
  public:
-  // The clock outlives this object.
-  DeviceTurns(int capacity, Clock& clock);
+  // The clock outlives this object. `patience`: infinite where runs beside each
+  // other must not be more than fit.
+  DeviceTurns(int capacity, Clock& clock,
+              absl::Duration patience = absl::InfiniteDuration());
 
   // One that asks for turns: a model version. The turns outlive it.
   class Client {
@@ -59,7 +67,7 @@ class DeviceTurns {
     Turn(Client* client, MonotonicTime start)
         : client_(client), start_(start) {}
     Client* client_ = nullptr;
-    MonotonicTime start_;
+    MonotonicTime start_;  // tells the client's turns apart
   };
 
   // Blocks until the client's turn comes.
@@ -78,23 +86,36 @@ class DeviceTurns {
  private:
   struct Waiting {
     Client* client;
-    bool granted = false;
+    std::optional<MonotonicTime> granted;
+  };
+  struct Held {
+    const Client* client;
+    MonotonicTime start;
+    bool lent = false;
   };
   // The client has, or waits for, one turn more.
   void AddLocked(Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void GrantLocked(Client& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void GrantLocked(Client& client, MonotonicTime now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // To all who are due.
-  void GrantNextLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void End(Client& client, absl::Duration used);
+  void GrantNextLocked(MonotonicTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void AwaitGrantLocked(Waiting& waiting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Turns that have lasted too long by now lend what they hold.
+  void LendLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // When the next will have.
+  MonotonicTime NextLoanLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void End(Client& client, MonotonicTime start);
 
   const int capacity_;
   Clock& clock_;
+  const absl::Duration patience_;
   mutable absl::Mutex mu_;
   int free_ ABSL_GUARDED_BY(mu_);
   int active_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t asked_ ABSL_GUARDED_BY(mu_) = 0;
   double virtual_now_ ABSL_GUARDED_BY(mu_) = 0;
   std::list<Waiting*> waiting_ ABSL_GUARDED_BY(mu_);  // in order of arrival
+  std::vector<Held> held_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

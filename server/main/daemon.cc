@@ -79,6 +79,9 @@ bool IsLocal(const std::string& address) {
 // How often the cache's limits are held to.
 constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
 
+// From the end of a drain on, for what the last clients are told.
+constexpr absl::Duration kLastAnswers = absl::Seconds(2);
+
 // How often house is kept.
 constexpr timespec kHouseInterval = {.tv_sec = 5, .tv_nsec = 0};
 
@@ -380,6 +383,7 @@ void Daemon::Drain(int signal) {
   // wire.
   health_.Stop();
   profile_.Stop();
+  limit_.emplace(clock_, deadline + kLastAnswers);
   rpc_->Shutdown(deadline);
   if (gpus_.lost()) {
     // Every call is answered. What is left would free memory of a GPU that

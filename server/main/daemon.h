@@ -8,6 +8,7 @@
 #include <signal.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -19,6 +20,7 @@
 #include "base/memory_watch.h"
 #include "compile_broker/compile_broker.h"
 #include "kernel_cache/kernel_cache.h"
+#include "main/drain_limit.h"
 #include "main/gpu_guard.h"
 #include "main/health_pages.h"
 #include "main/options.h"
@@ -89,6 +91,7 @@ class Daemon {
   const sigset_t signals_;
   ServiceManager services_;
   Clock& clock_;
+  std::optional<DrainLimit> limit_;  // of what is below, from the drain on
   MetricRegistry metrics_;
   RecentRefusals refusals_;
   const MemoryWatch memory_;

@@ -322,7 +322,7 @@ absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
   if (!entry.has_value() || entry->id() != artifact) {
     return absl::OkStatus();  // evicted or replaced meanwhile
   }
-  const BucketSlot& slot = version_.tiers.slot(step.bucket);
+  BucketSlot& slot = version_.tiers.slot(step.bucket);
   ASSIGN_OR_RETURN(const std::shared_ptr<Executable> eager,
                    version_.tiers.Eager());
   const bool serves = slot.Read().state == BucketState::kCompiled;
@@ -342,13 +342,16 @@ absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
   if (!verdict.profit.clear) {
     // Noise took part in it: nothing changes for what it says.
     verdict.profit.worth = known.profit.worth;
+    verdict.profit.worth_on_fewer = known.profit.worth_on_fewer;
   }
   evidence_.WriteProfit(artifact, verdict.profit);
   log::Info("{} {}: timed again: {}", version_.spec.Label(), step.name,
             verdict.profit.reason);
   if (serves && !verdict.profit.worth) {
     Refuse(step, FallbackReason::kProfit, verdict.profit.reason);
-  } else if (!serves && verdict.profit.worth) {
+  } else if (serves) {
+    slot.Judge(verdict);
+  } else if (verdict.profit.worth) {
     const absl::StatusOr<bool> worth =
         BeatsDynamic(step, artifact, *candidate, verdict);
     if (worth.ok() && !*worth) return absl::OkStatus();

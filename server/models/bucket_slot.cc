@@ -133,6 +133,13 @@ void BucketSlot::Promote(std::vector<std::shared_ptr<Executable>> executables,
   EnterLocked(BucketState::kCompiled, FallbackReason::kNone, "");
 }
 
+void BucketSlot::Judge(const Verdict& verdict) {
+  absl::MutexLock lock(&mu_);
+  if (compiled_.empty()) return;
+  metrics_.Gauge(metric::kSpeedup, labels_).Set(verdict.profit.speedup);
+  now_.verdict = verdict;
+}
+
 void BucketSlot::CountRun() {
   absl::ReaderMutexLock lock(&mu_);
   if (saved_per_run_ > 0) saved_.Add(saved_per_run_);

@@ -78,6 +78,8 @@ class BucketSlot {
   // being evicted.
   void Promote(std::vector<std::shared_ptr<Executable>> executables,
                const Verdict& verdict, const CacheEntry& entry);
+  // Another word on the forms that serve; nothing where none does.
+  void Judge(const Verdict& verdict);
   // Graphs of the compiled forms, one per device thread, `gain` times as fast.
   // False, and nothing is changed, when these forms aren't the slot's any more.
   bool AddGraphs(const std::vector<std::shared_ptr<Executable>>& compiled,

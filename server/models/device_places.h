@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "batching/device_turns.h"
 #include "repository/model_spec.h"
@@ -45,13 +46,17 @@ class DevicePlaces {
       : clock_(clock),
         find_gpus_(std::move(find_gpus)),
         cpu_(cpu),
-        cpu_turns_(cores, clock) {}
+        cpu_turns_(cores, clock, kPatience) {}
 
   // FAILED_PRECONDITION in one line: what was asked for, what is missing, what
   // to do; UNAVAILABLE when a GPU doesn't start.
   absl::StatusOr<Placement> Find(const ModelSpec& spec);
 
  private:
+  // Of models that wait while another one runs on the CPU. Most runs are
+  // shorter, and are the faster for having the cores to themselves.
+  static constexpr absl::Duration kPatience = absl::Milliseconds(200);
+
   absl::StatusOr<Placement> FindOnGpus(const ModelSpec& spec, Gpus& gpus);
   DeviceTurns& TurnsOf(int gpu);
 

@@ -308,14 +308,18 @@ def replace_member(base: Path, out: Path, member: str, content: bytes) -> Path:
     return out
 
 
-def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    """One stored member, its content aligned as torch's writer does."""
+def next_member(archive: zipfile.ZipFile, name: str, zip64: bool = False) -> zipfile.ZipInfo:
+    """Where the next member goes: stored, its content aligned as torch's writer does."""
     info = zipfile.ZipInfo(name)
     assert archive.fp is not None
-    start = archive.fp.tell() + 30 + len(name.encode()) + 4
+    start = archive.fp.tell() + 30 + len(name.encode()) + 4 + (20 if zip64 else 0)
     padding = -start % ALIGNMENT
     info.extra = b"FB" + padding.to_bytes(2, "little") + b"Z" * padding
-    archive.writestr(info, content)
+    return info
+
+
+def _write(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    archive.writestr(next_member(archive, name), content)
 
 
 def _write_bomb(archive: zipfile.ZipFile, name: str) -> None:

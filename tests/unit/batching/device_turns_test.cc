@@ -148,6 +148,51 @@ TEST_F(DeviceTurnsTest, ATryTakesOnlyWhatIsFree) {
   EXPECT_TRUE(DeviceTurns::TryTake(all).has_value());
 }
 
+// A run can't be interrupted, and may take minutes.
+TEST_F(DeviceTurnsTest, ARunThatTakesLongLendsWhatItHolds) {
+  DeviceTurns turns(2, clock_, absl::Milliseconds(200));
+  Client slow(turns, 2, 1), other(turns, 2, 1);
+  Turn held = DeviceTurns::Take(slow);
+  clock_.Advance(absl::Milliseconds(50));
+  Turn beside;
+  Thread waiter("waiter", [&] { beside = DeviceTurns::Take(other); });
+  clock_.BlockUntilWaiters(1);
+  clock_.Advance(absl::Milliseconds(149));
+  EXPECT_EQ(turns.waiting(), 1);
+  clock_.Advance(absl::Milliseconds(1));
+  waiter.Join();
+  // From now on it holds nothing.
+  EXPECT_FALSE(DeviceTurns::TryTake(other).has_value());
+  beside.End();
+  beside = *DeviceTurns::TryTake(other);
+  held.End();
+  EXPECT_FALSE(DeviceTurns::TryTake(slow).has_value());
+  beside.End();
+  EXPECT_TRUE(DeviceTurns::TryTake(slow).has_value());
+}
+
+TEST_F(DeviceTurnsTest, WhoWaitsIsAskedForPatienceByEachRunAnew) {
+  DeviceTurns turns(2, clock_, absl::Milliseconds(200));
+  Client first(turns, 2, 1), second(turns, 2, 4), last(turns, 2, 1);
+  Turn held = DeviceTurns::Take(first);
+  clock_.Advance(absl::Milliseconds(100));
+  Turn next;
+  Thread runs_next("next", [&] { next = DeviceTurns::Take(second); });
+  clock_.BlockUntilWaiters(1);
+  Turn got;
+  Thread waits("last", [&] { got = DeviceTurns::Take(last); });
+  clock_.BlockUntilWaiters(2);
+  held.End();
+  runs_next.Join();
+  clock_.BlockUntilWaiters(1);
+  clock_.Advance(absl::Milliseconds(199));
+  EXPECT_EQ(turns.waiting(), 1);
+  clock_.BlockUntilWaiters(1);
+  clock_.Advance(absl::Milliseconds(1));
+  waits.Join();
+  EXPECT_EQ(turns.waiting(), 0);
+}
+
 TEST_F(DeviceTurnsTest, ATryPassesNobodyWhoWaits) {
   Client one(turns_, 1, 1), all(turns_, 2, 1);
   Turn held = DeviceTurns::Take(one);

@@ -76,6 +76,21 @@ TEST(BucketSlotTest, WhatIsSlowerOnFewerThreadsServesRunsThatGetAll) {
   EXPECT_EQ(slot.executable(0, /*all_threads=*/true), executables[0]);
 }
 
+TEST(BucketSlotTest, AnotherWordIsOnWhatServes) {
+  MetricRegistry metrics;
+  BucketSlot slot("batch=1", metrics, kLabels);
+  Verdict verdict;
+  verdict.profit.speedup = 1.5;
+  verdict.profit.worth_on_fewer = false;
+  slot.Judge(verdict);  // nothing serves
+  EXPECT_EQ(slot.Read().verdict.profit.speedup, 0);
+  slot.Promote(TwoExecutables(), Verdict(), Entry(0));
+  EXPECT_FALSE(slot.NeedsAllThreads());
+  slot.Judge(verdict);
+  EXPECT_TRUE(slot.NeedsAllThreads());
+  EXPECT_EQ(MetricValue(metrics, metric::kSpeedup.name, kLabels), 1.5);
+}
+
 TEST(BucketSlotTest, CountsWhatItsCompilePaysBack) {
   MetricRegistry metrics;
   BucketSlot slot("batch=1", metrics, kLabels);
