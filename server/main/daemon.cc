@@ -299,6 +299,7 @@ absl::Status Daemon::Listen() {
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
   options.tls = tls_.get();
   options.gate = gate_.get();
+  options.proxies = options_.proxies;
   options.telemetry = telemetry_.get();
   options.limits = options_.wire;
   options.loops = std::clamp(cores / 4, 1, 8);

@@ -110,7 +110,7 @@ CommandLine::CommandLine() {
   AddDevices();
   AddAddresses();
   AddTlsOptions(app_, options_.tls, options_.metrics_tls);
-  AddWireOptions(app_, options_.wire);
+  AddWireOptions(app_, options_.wire, options_.proxies);
   AddLifecycle();
   AddCompiler();
   AddChecks();

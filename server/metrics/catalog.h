@@ -44,8 +44,10 @@ inline constexpr MetricDef kConnectionsEnded{
     "Connections to these ports that the server did not take or ended "
     "itself, by reason: limit, peer_limit, descriptors (none left), accept "
     "(another failure of the system), handshake (no HTTP/2 in time), "
-    "handshakes (made room for others'), tls (to a port without), protocol "
-    "(its rules broken), calm (too many useless frames or resets), stalled "
+    "handshakes (made room for others'), tls (to a port without), "
+    "proxy_source (may not send a PROXY header), proxy_header (sent none in "
+    "time, or a wrong one), protocol (its rules broken), calm (too many "
+    "useless frames or resets), stalled "
     "(answers not taken), silent (no answer to pings), idle, age."};
 inline constexpr MetricDef kCallsEnded{
     "stoker_calls_ended_total", MetricKind::kCounter, "reason",

@@ -99,6 +99,7 @@ absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
   wire_options.loops = options.loops;
   wire_options.tls = options.tls;
   wire_options.limits = options.limits;
+  wire_options.proxies = options.proxies;
   wire_options.limits.max_message_bytes = MaxMessageBytes();
   wire_options.on_stall = OnStall();
   ASSIGN_OR_RETURN(

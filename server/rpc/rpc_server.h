@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -15,6 +16,7 @@
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
 #include "telemetry/telemetry.h"
+#include "wire/ip_address.h"
 #include "wire/limits.h"
 #include "wire/tls_context.h"
 
@@ -37,6 +39,9 @@ struct RpcServerOptions {
   // Null: connections are plain text. Outlives the server.
   TlsContext* tls = nullptr;
   // Null: who reaches the ports may do everything. Outlives the server.
+  // Proxies that connections come from, with a PROXY header; empty: they come
+  // from clients.
+  std::vector<IpNetwork> proxies;
   Gate* gate = nullptr;
   // Null: nobody wants to know of single requests. Outlives the server.
   Telemetry* telemetry = nullptr;

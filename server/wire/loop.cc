@@ -155,20 +155,21 @@ void WireLoop::Tick() {
   for (PeerConnection* connection : connections_) connection->Tick(now_);
 }
 
-void WireLoop::Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer,
-                     const MakeConnection& make) {
-  Run([this, stream = std::move(stream), peer = std::move(peer),
-       &make]() mutable {
+void WireLoop::Adopt(PeerTicket peer, MakeAdopted make) {
+  Run([this, peer = std::move(peer), make = std::move(make)]() mutable {
     if (draining_) return;
     if (peer.all() > limits_.max_connections && !CloseIdlest()) {
       metrics_.Count(Hangup::kLimit);
       return;
     }
-    PeerConnection* const connection =
-        make(*this, std::move(stream), std::move(peer)).release();
-    connections_.insert(connection);
-    connection->Begin();
+    Add(make(*this, std::move(peer)));
   });
+}
+
+void WireLoop::Add(std::unique_ptr<PeerConnection> connection) {
+  PeerConnection* const added = connection.release();
+  connections_.insert(added);
+  added->Begin();
 }
 
 bool WireLoop::CloseIdlest() {

@@ -18,6 +18,7 @@
 #include "metrics/metrics.h"
 #include "wire/call.h"
 #include "wire/http_call.h"
+#include "wire/ip_address.h"
 #include "wire/limits.h"
 #include "wire/peer_connection.h"
 
@@ -41,6 +42,10 @@ struct WireOptions {
   // is due; on its loop.
   std::function<void()> on_stall = [] {};
 };
+  // Not empty: a connection to an address of IP, also of ListenHttp, has to
+  // come from one of these, and begins with a PROXY header
+  // (wire/proxy_header.h), whose address is the peer's from then on.
+  std::vector<IpNetwork> proxies;
 
 // Another address of such a server, where HTTP/1.1 is spoken.
 struct HttpOptions {
