@@ -37,6 +37,7 @@
 #include "status/page_server.h"
 #include "status/status.h"
 #include "telemetry/telemetry.h"
+#include "wire/passed_sockets.h"
 
 namespace stoker {
 
@@ -63,7 +64,7 @@ class Daemon {
   absl::StatusOr<int> Serve();
 
  private:
-  explicit Daemon(const Options& options, const sigset_t& signals);
+  Daemon(const Options& options, const sigset_t& signals, PassedSockets passed);
 
   // Open's steps.
   absl::Status OpenTls();
@@ -75,7 +76,6 @@ class Daemon {
   // Serve's steps.
   absl::Status Listen();
   Pages MakePages();
-  void WarnOfOpenPorts() const;
   void AnnounceReadiness();  // on the lifecycle thread, from then on
   // The signal that ended it.
   int KeepHouse();
@@ -87,6 +87,7 @@ class Daemon {
 
   const Options options_;
   const sigset_t signals_;
+  PassedSockets passed_;
   ServiceManager services_;
   Clock& clock_;
   MetricRegistry metrics_;

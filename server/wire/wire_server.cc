@@ -60,7 +60,8 @@ absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
     MetricRegistry& metrics, Clock& clock) {
   ListeningSockets listening;
   if (!options.address.empty()) {
-    ASSIGN_OR_RETURN(listening, Listen(options.address, "gRPC"));
+    ASSIGN_OR_RETURN(listening,
+                     Listen(options.address, "gRPC", options.passed));
   }
   std::unique_ptr<WireServer> server(
       new WireServer(options, std::move(make_handler), metrics, clock));
@@ -77,7 +78,7 @@ absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
 
 absl::StatusOr<int> WireServer::ListenHttp(const HttpOptions& options) {
   ASSIGN_OR_RETURN(ListeningSockets listening,
-                   Listen(options.address, options.name));
+                   Listen(options.address, options.name, options_.passed));
   AddListener(std::make_unique<Listener>(
       std::move(listening.sockets),
       Protocol{options.name, HttpConnection::Maker(options.make_handler),
