@@ -5,7 +5,10 @@ Clients of HAProxy are at 127.0.0.1 and 127.0.0.5; it connects to the daemon fro
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +32,8 @@ PROXY, OTHER = "127.0.0.9", "127.0.0.5"
 FROM = f"--proxy-protocol-from={PROXY}/32"
 
 CONFIG = """
+global
+  stats socket {stats}
 defaults
   mode tcp
   timeout connect 5s
@@ -50,12 +55,29 @@ def haproxy(daemon: Daemon, folder: Path, options: str, source: str = PROXY) -> 
     config = folder / f"haproxy-{grpc_port}.cfg"
     config.write_text(
         CONFIG.format(
-            grpc=grpc_port, http=http_port, port=daemon.port, http_port=daemon.http_port, source=source, options=options
+            stats=folder / "haproxy.sock",
+            grpc=grpc_port,
+            http=http_port,
+            port=daemon.port,
+            http_port=daemon.http_port,
+            source=source,
+            options=options,
         )
     )
     with ServerProcess(["/usr/sbin/haproxy", "-db", "-f", str(config)], config.with_suffix(".log")) as proxy:
         proxy.until(lambda: listens(grpc_port) and listens(http_port), 30, "it listens")
         yield grpc_port, http_port
+
+
+def checks(folder: Path) -> set[tuple[str, str]]:
+    """What HAProxy thinks of its servers, and what its last checks came to."""
+    with socket.socket(socket.AF_UNIX) as stats:
+        stats.connect(str(folder / "haproxy.sock"))
+        stats.sendall(b"show stat\n")
+        table = stats.makefile().read().removeprefix("# ")
+    return {
+        (row["status"], row["check_status"]) for row in csv.DictReader(io.StringIO(table)) if row["svname"] == "stoker"
+    }
 
 
 def channel(port: int, credentials: grpc.ChannelCredentials | None = None) -> grpc.Channel:
@@ -85,9 +107,7 @@ def behind(tmp_path: Path, repository: Callable[..., Path], start: Callable[...,
     """behind("--flag") is a daemon that takes connections of the proxy only; its request log is tmp_path/requests."""
 
     def make(*flags: str) -> Daemon:
-        return start(
-            repository("identity"), "--no-compile", FROM, f"--request-log={tmp_path / 'requests'}", *flags
-        )
+        return start(repository("identity"), "--no-compile", FROM, f"--request-log={tmp_path / 'requests'}", *flags)
 
     return make
 
@@ -120,23 +140,23 @@ def test_the_peer_is_whom_the_proxy_names(behind: Callable[..., Daemon], tmp_pat
         assert daemon.stop() == 0
 
 
-def test_health_checks_of_the_proxy(behind: Callable[..., Daemon], tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", ["", "no-check-send-proxy"])
+def test_health_checks_of_the_proxy(behind: Callable[..., Daemon], tmp_path: Path, check: str) -> None:
     """They send LOCAL, or nothing: the proxy finds the server up, and nobody is complained of."""
-    for options in ("send-proxy-v2 check inter 50ms", "send-proxy-v2 check inter 50ms no-check-send-proxy"):
-        with behind() as daemon:
-            ready(daemon)
-            with haproxy(daemon, tmp_path, options) as (grpc_port, _), channel(grpc_port) as over:
-                infer(over)
-                # A check ends without a word, which the loop sees when the next comes.
-                eventually(lambda: daemon.metric("stoker_connections") >= 1, "checks go on")
-                infer(over)
-            assert ended(daemon, "proxy_header") == 0 and "PROXY" not in daemon.log()
+    with behind() as daemon:
+        ready(daemon)
+        options = f"send-proxy-v2 check inter 50ms {check}"
+        with haproxy(daemon, tmp_path, options) as (grpc_port, _), channel(grpc_port) as over:
+            eventually(lambda: checks(tmp_path) == {("UP", "L4OK")}, "checks are well", 30)
+            infer(over)
+        assert ended(daemon, "proxy_header") == 0 and "PROXY" not in daemon.log()
 
 
 def test_limits_of_a_peer_and_the_policy(behind: Callable[..., Daemon], tmp_path: Path) -> None:
     policy = tmp_path / "policy.yaml"
     callers = {"web": {"tokens": [{"sha256": digest("web-token-7Lq2")}]}}
-    policy.write_text(json.dumps({"callers": callers, "rules": [{"callers": ["web"], "groups": ["infer"]}]}))
+    rules = [{"callers": ["web"], "groups": ["infer"]}, {"callers": ["anonymous"], "groups": ["metrics"]}]
+    policy.write_text(json.dumps({"callers": callers, "rules": rules}))
     with behind(f"--policy={policy}", "--max-connections-per-peer=2") as daemon:
         eventually(lambda: "ready " in daemon.log(), "it is ready")
         with haproxy(daemon, tmp_path, "send-proxy-v2") as (_, http_port):

@@ -14,6 +14,7 @@ from pathlib import Path
 import grpc
 import pytest
 import torch
+from tritonclient.grpc import service_pb2
 
 from loadtest.servers.process import ServerProcess, free_ports
 from loadtest.servers.stokerd import STOKERD, command
@@ -26,7 +27,10 @@ X = {"x": torch.linspace(-1, 1, 16).reshape(1, 16)}
 # What systemd does between fork and exec: the sockets are descriptors 3, 4 and so on, and LISTEN_PID is the process.
 LAUNCHER = f"""#!{sys.executable}
 import fcntl, os, sys
-given = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 100) for number in os.environ.pop("TEST_SOCKETS").split()]
+numbers = [int(number) for number in os.environ.pop("TEST_SOCKETS").split()]
+given = [fcntl.fcntl(number, fcntl.F_DUPFD, 100) for number in numbers]
+for number in numbers:
+    os.close(number)
 for place, descriptor in enumerate(given, 3):
     os.dup2(descriptor, place)
     os.close(descriptor)
@@ -126,12 +130,12 @@ def test_who_comes_between_two_daemons_is_answered(manager: Manager) -> None:
     with manager.start("--listen=fd:stoker.socket", "--http-listen=none") as first:
         first.wait_ready()
         assert first.stop() == 0
-    request = raw_request("identity", X)
     with grpc.insecure_channel(f"127.0.0.1:{manager.port('stoker.socket')}") as channel:
-        early = stub(channel).ModelInfer.future(request, timeout=120, wait_for_ready=True)
+        early = stub(channel).ServerLive.future(service_pb2.ServerLiveRequest(), timeout=120, wait_for_ready=True)
         with manager.start("--listen=fd:stoker.socket", "--http-listen=none") as second:
+            assert early.result().live
             second.wait_ready()
-            assert_same(read(early.result()), eager("identity", X))
+            infer(second.address)
 
 
 def test_all_sockets_of_a_name(manager: Manager, tmp_path: Path) -> None:
@@ -162,11 +166,11 @@ def test_what_is_wrong_is_said(manager: Manager) -> None:
     code, said = manager.fails("--listen=fd:http", LISTEN_PID=str(os.getpid()))
     assert code == 1 and said.endswith("got none\n")
     for changed, expected in (
-        ({"LISTEN_FDS": "one"}, 'expected a number of sockets from 0 to 1000 in LISTEN_FDS'),
+        ({"LISTEN_FDS": "one"}, "expected a number of sockets from 0 to 1000 in LISTEN_FDS"),
         ({"LISTEN_FDS": "-1"}, 'got "-1"'),
         ({"LISTEN_FDS": "1000", "LISTEN_FDNAMES": ""}, "expected 1000 open descriptors from 3 on"),
         ({"LISTEN_PID": "me"}, "expected a process' number in LISTEN_PID"),
-        ({"LISTEN_FDNAMES": "a:b"}, 'expected 1 names in LISTEN_FDNAMES, as many as sockets'),
+        ({"LISTEN_FDNAMES": "a:b"}, "expected 1 names in LISTEN_FDNAMES, as many as sockets"),
     ):
         code, said = manager.fails("--listen=127.0.0.1:0", **changed)
         assert code == 1 and expected in said, said
