@@ -86,7 +86,12 @@ inline constexpr MetricDef kAccessRefused{
     "knows) and by reason: no_credentials (anonymous may "
     "not), unknown_token, invalid_token (a signed one), malformed (another "
     "header than a bearer token's), expired, permission (who is known may "
-    "not), rate and concurrent (he asks for too much)."};
+    "not), rate and concurrent (he asks for too much), subject_rate and "
+    "subject_concurrent (a subject of his JWTs does)."};
+inline constexpr MetricDef kSubjectsForgotten{
+    "stoker_access_subjects_forgotten_total", MetricKind::kCounter, "caller",
+    "Subjects of a caller's JWTs that made room for others: more than 10,000 "
+    "have limits of their own (per_subject)."};
 inline constexpr MetricDef kPolicyReloads{
     "stoker_policy_reloads_total", MetricKind::kCounter, "outcome",
     "Policies and key sets that changed while the server ran, by outcome: ok, "
