@@ -113,6 +113,7 @@ class WireLoop {
   void RunErrands() ABSL_LOCKS_EXCLUDED(mu_);
   void ServeHandshakes();
   void ServeBusy();
+  void ServeOrphans();
   void Tick();
   void TellOfDrain();
   void CancelCalls();
