@@ -23,7 +23,7 @@ case $(. /etc/os-release && echo "$ID") in
   ubuntu) clang=18 ;;
   *) clang=14 ;;
 esac
-test_packages=("libclang-rt-$clang-dev" clang clang-format clang-tidy curl docker-registry nghttp2-client openssl prometheus skopeo)
+test_packages=("libclang-rt-$clang-dev" clang clang-format clang-tidy curl docker-registry haproxy nghttp2-client openssl prometheus skopeo)
 need_disk_kb=$((5 * 1024 * 1024))
 
 make_environment() {

@@ -28,11 +28,19 @@ class InferenceServer(ServerProcess):
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
         grace_seconds: float = 20,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.port = port
         self.ready_seconds = 0.0
         self.version = ""
-        super().__init__(command, log, environment=environment, folder=folder, grace_seconds=grace_seconds)
+        super().__init__(
+            command,
+            log,
+            environment=environment,
+            folder=folder,
+            grace_seconds=grace_seconds,
+            descriptors=descriptors,
+        )
 
     @property
     def address(self) -> str:

@@ -63,7 +63,8 @@ def wait_until(condition: Callable[[], bool], seconds: float, poll_seconds: floa
 class ServerProcess:
     """A launched program; the module says what is promised.
 
-    `environment` is this process' where none is given. `process` may be used for signals and to wait for its end.
+    `environment` is this process' where none is given; `descriptors` are the program's as well. `process` may be used
+    for signals and to wait for its end.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class ServerProcess:
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
         grace_seconds: float = 20,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.log_path = log
         self._grace_seconds = grace_seconds
@@ -87,6 +89,7 @@ class ServerProcess:
                 env=environment,
                 cwd=folder,
                 start_new_session=True,
+                pass_fds=descriptors,
             )
 
     def __enter__(self) -> Self:

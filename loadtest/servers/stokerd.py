@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -56,6 +56,7 @@ class Daemon(InferenceServer):
         binary: Path = STOKERD,
         environment: Mapping[str, str] | None = None,
         grace_seconds: float = 0,
+        descriptors: Sequence[int] = (),
     ) -> None:
         self.metrics_port = self.http_port = 0
         given = {argument.partition("=")[0] for argument in arguments}
@@ -63,7 +64,13 @@ class Daemon(InferenceServer):
         ports = [f"{flag}=127.0.0.1:0" for flag in sorted(flags)]
         line = command(repository, cache, *ports, *arguments, binary=binary)
         super().__init__(
-            line, 0, log, environment=environment, folder=REPOSITORY, grace_seconds=grace_seconds
+            line,
+            0,
+            log,
+            environment=environment,
+            folder=REPOSITORY,
+            grace_seconds=grace_seconds,
+            descriptors=descriptors,
         )
 
     def __enter__(self) -> Self:

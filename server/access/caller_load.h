@@ -1,9 +1,10 @@
-// What one caller asks for: over time and at a time, by all his tokens and
-// connections together.
+// What one caller asks for, or one subject of his JWTs: over time and at a
+// time, by all tokens and connections together.
 //
 // Thread-safe.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -42,12 +43,21 @@ class CallerLoad : public std::enable_shared_from_this<CallerLoad> {
     absl::MutexLock lock(&mu_);
     return limits_;
   }
+  int under_way() const ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    return under_way_;
+  }
 
  private:
   friend class CallerPass;
   void Leave() ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     --under_way_;
+  }
+  void TakeBack() ABSL_LOCKS_EXCLUDED(mu_) {
+    absl::MutexLock lock(&mu_);
+    --under_way_;
+    if (bucket_.has_value()) bucket_->Earn(1);
   }
 
   mutable absl::Mutex mu_;
@@ -56,23 +66,35 @@ class CallerLoad : public std::enable_shared_from_this<CallerLoad> {
   int under_way_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// A request that was let in. One thread at a time.
+// A request that was let in, by the caller's load, the subject's or both. One
+// thread at a time.
 class CallerPass {
  public:
   CallerPass() = default;
   explicit CallerPass(std::shared_ptr<CallerLoad> load)
-      : load_(std::move(load)) {}
+      : loads_{std::move(load), nullptr} {}
   CallerPass(CallerPass&& other) noexcept = default;
   CallerPass& operator=(CallerPass&& other) noexcept {
-    std::swap(load_, other.load_);
+    std::swap(loads_, other.loads_);
     return *this;
   }
   ~CallerPass() {
-    if (load_ != nullptr) load_->Leave();
+    for (const auto& load : loads_) {
+      if (load != nullptr) load->Leave();
+    }
+  }
+
+  // Another load has let it in, too, by a pass of that load alone.
+  void Join(CallerPass other) { std::swap(loads_[1], other.loads_[0]); }
+  // Another has not: as if it had never come.
+  void TakeBack() {
+    for (std::shared_ptr<CallerLoad>& load : loads_) {
+      if (load != nullptr) std::exchange(load, nullptr)->TakeBack();
+    }
   }
 
  private:
-  std::shared_ptr<CallerLoad> load_;  // null: nothing is counted
+  std::array<std::shared_ptr<CallerLoad>, 2> loads_;  // null: is not counted
 };
 
 }  // namespace stoker

@@ -1,5 +1,6 @@
 #include "access/gate.h"
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/constant_time.h"
@@ -92,10 +93,26 @@ Gate::Loads Gate::LoadsOf(const AccessPolicy& policy) {
   Loads loads;
   for (const AccessPolicy::Caller* const caller : policy.LimitedCallers()) {
     const auto found = before.find(caller->name);
-    const auto load =
-        found != before.end() ? found->second : std::make_shared<CallerLoad>();
-    load->Limit(*caller->limits);
-    loads.emplace(caller->name, load);
+    CallerLoads of_caller;
+    if (found != before.end()) of_caller = found->second;
+    if (!caller->limits.has_value()) {
+      of_caller.all = nullptr;
+    } else {
+      if (of_caller.all == nullptr) {
+        of_caller.all = std::make_shared<CallerLoad>();
+      }
+      of_caller.all->Limit(*caller->limits);
+    }
+    if (!caller->subject_limits.has_value()) {
+      of_caller.of_subjects = nullptr;
+    } else {
+      if (of_caller.of_subjects == nullptr) {
+        of_caller.of_subjects = std::make_shared<SubjectLoads>(metrics_.Counter(
+            metric::kSubjectsForgotten, {{"caller", caller->name}}));
+      }
+      of_caller.of_subjects->Limit(*caller->subject_limits);
+    }
+    loads.emplace(caller->name, std::move(of_caller));
   }
   return loads;
 }
@@ -218,21 +235,47 @@ absl::Status Gate::Enter(const Visitor& visitor, const Method& method,
     return absl::OkStatus();
   }
   const std::shared_ptr<const Identity> identity = Current(visitor);
-  if (identity->load == nullptr) return absl::OkStatus();
-  switch (identity->load->Enter(clock_.Now(), pass, retry_after)) {
+  CallerPass of_caller, of_subject;
+  if (identity->subjects != nullptr) {
+    const auto load = identity->subjects->Of(*identity->subject_hash);
+    RETURN_IF_ERROR(EnterLoad(*identity, *load, of_subject, retry_after));
+  }
+  if (identity->load != nullptr) {
+    absl::Status entered =
+        EnterLoad(*identity, *identity->load, of_caller, retry_after);
+    if (!entered.ok()) {
+      of_subject.TakeBack();
+      return entered;
+    }
+  }
+  of_caller.Join(std::move(of_subject));
+  pass = std::move(of_caller);
+  return absl::OkStatus();
+}
+
+absl::Status Gate::EnterLoad(const Identity& identity, CallerLoad& load,
+                             CallerPass& pass, absl::Duration& retry_after) {
+  const bool of_caller = &load == identity.load.get();
+  const auto whose = [&] {
+    const std::string caller =
+        absl::StrCat("caller '", identity.caller->name, "'");
+    if (of_caller) return caller;
+    return absl::StrCat("subject '", absl::CHexEscape(identity.subject),
+                        "' of ", caller);
+  };
+  switch (load.Enter(clock_.Now(), pass, retry_after)) {
     case CallerLoad::Refusal::kNone:
-      return absl::OkStatus();
+      break;
     case CallerLoad::Refusal::kRate:
-      CountRefusal(*identity, "rate");
+      CountRefusal(identity, of_caller ? "rate" : "subject_rate");
       return absl::ResourceExhaustedError(absl::StrCat(
-          "caller '", identity->caller->name, "' may ask for ",
-          identity->load->limits().requests_per_second,
-          " requests a second, and has asked for more: try again later"));
+          whose(), " may ask for ", load.limits().requests_per_second,
+          " requests a second, and has asked for more: try again "
+          "later"));
     case CallerLoad::Refusal::kConcurrent:
-      CountRefusal(*identity, "concurrent");
+      CountRefusal(identity, of_caller ? "concurrent" : "subject_concurrent");
       return absl::ResourceExhaustedError(absl::StrCat(
-          "caller '", identity->caller->name, "' may have ",
-          identity->load->limits().concurrent,
+          whose(), " may have ", load.limits().concurrent,
           " requests under way, and has as many: try again later"));
   }
   return absl::OkStatus();

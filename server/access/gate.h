@@ -25,6 +25,7 @@
 #include "access/caller_load.h"
 #include "access/jwk_set.h"
 #include "access/policy.h"
+#include "access/subject_loads.h"
 #include "base/clock.h"
 #include "base/reloaded_files.h"
 #include "metrics/metrics.h"
@@ -48,8 +49,11 @@ struct Identity {
   const AccessPolicy::Caller* caller = nullptr;  // of the policy's
   absl::Time not_before = absl::InfinitePast();
   absl::Time expires = absl::InfiniteFuture();
-  std::string subject;               // of a signed token; may be empty
-  std::shared_ptr<CallerLoad> load;  // null: he has no limits
+  std::string subject;  // of a signed token; may be empty, or cut
+  std::optional<TokenHash> subject_hash;  // of all of it
+  std::shared_ptr<CallerLoad> load;       // null: he has no limits
+  // Where the subject's load is found; null: subjects have no limits.
+  std::shared_ptr<SubjectLoads> subjects;
   absl::Status complaint;
   // That was shown; of a signed one also itself.
   std::optional<TokenHash> token;
@@ -135,8 +139,14 @@ class Gate {
   absl::Status LoadKeys() ABSL_LOCKS_EXCLUDED(mu_);
   void LookAt(ReloadedFiles& file, absl::FunctionRef<absl::Status()> load,
               const char* what);
+  // What a caller asks for who has limits, and his subjects; null: they have
+  // none.
+  struct CallerLoads {
+    std::shared_ptr<CallerLoad> all;
+    std::shared_ptr<SubjectLoads> of_subjects;
+  };
   // By name; those that stay keep what is counted.
-  using Loads = absl::flat_hash_map<std::string, std::shared_ptr<CallerLoad>>;
+  using Loads = absl::flat_hash_map<std::string, CallerLoads>;
   Loads LoadsOf(const AccessPolicy& policy) ABSL_LOCKS_EXCLUDED(mu_);
   void Enforce(std::shared_ptr<const AccessPolicy> policy,
                std::shared_ptr<const JwkSet> keys) ABSL_LOCKS_EXCLUDED(mu_);
@@ -152,7 +162,10 @@ class Gate {
   std::shared_ptr<const Identity> Current(const Visitor& visitor)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Of everybody who is known, and of anonymous.
-  void FindLoad(Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  void FindLoads(Identity& identity) ABSL_LOCKS_EXCLUDED(mu_);
+  // Into the identity's load or its subject's.
+  absl::Status EnterLoad(const Identity& identity, CallerLoad& load,
+                         CallerPass& pass, absl::Duration& retry_after);
   void RecogniseToken(Identity& identity, const JwkSet* keys)
       ABSL_LOCKS_EXCLUDED(mu_);
   static void RecogniseSigned(Identity& identity, const JwkSet& keys);

@@ -86,7 +86,9 @@ std::vector<const AccessPolicy::Caller*> AccessPolicy::LimitedCallers() const {
   std::vector<const Caller*> limited;
   if (anonymous_->limits.has_value()) limited.push_back(anonymous_.get());
   for (const auto& caller : callers_) {
-    if (caller->limits.has_value()) limited.push_back(caller.get());
+    if (caller->limits.has_value() || caller->subject_limits.has_value()) {
+      limited.push_back(caller.get());
+    }
   }
   return limited;
 }

@@ -60,6 +60,8 @@ class AccessPolicy {
   struct Caller {
     std::string name;
     std::optional<CallerLimits> limits;
+    // Of each subject of his JWTs, below those.
+    std::optional<CallerLimits> subject_limits;
     // That his requests have which give none, and the most urgent one that he
     // gets; 0: whatever they give.
     uint64_t priority = 0;
@@ -102,7 +104,7 @@ class AccessPolicy {
   // Whether some caller is recognised by a certificate.
   bool uses_names() const { return !names_.empty(); }
   size_t callers() const { return callers_.size(); }
-  // Of all callers, anonymous included, those that have limits.
+  // Of all callers, anonymous included, those that have limits of either kind.
   std::vector<const Caller*> LimitedCallers() const;
 
   // The rule that grants it; null: none does.

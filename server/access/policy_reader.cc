@@ -94,14 +94,15 @@ void PolicyReader::ReadCaller(const std::string& name, const YamlValue& value) {
   caller.name = name;
   const auto fields =
       SecretMap(value, {"tokens", "names", "claims", "requests_per_second",
-                        "burst", "concurrent", "priority"});
+                        "burst", "concurrent", "priority", "per_subject"});
   if (!fields.has_value()) return;
-  size_t ways = 0;
+  size_t ways = 0, claims = 0;
   for (const auto& [field, ones] : *fields) {
     if (ReadShare(field, ones, caller)) continue;
     const std::optional<std::vector<YamlValue>> list = SecretList(ones);
     if (!list.has_value()) return;
     ways += list->size();
+    if (field == "claims") claims = list->size();
     for (const YamlValue& one : *list) {
       if (field == "tokens") {
         ReadToken(caller, one);
@@ -112,10 +113,14 @@ void PolicyReader::ReadCaller(const std::string& name, const YamlValue& value) {
       }
     }
   }
-  CheckShare(value, caller);
+  CheckLimits(value, caller.limits);
   const bool is_of_jwt =
       policy_.jwt_.has_value() && policy_.jwt_->caller == name;
   if (is_of_jwt) policy_.of_jwt_ = &caller;
+  if (caller.subject_limits.has_value() && claims == 0 && !is_of_jwt) {
+    value.Error("claims beside per_subject: other tokens have no subject",
+                "none");
+  }
   if (ways == 0 && !is_of_jwt) {
     value.Error("tokens, names or claims, by which the caller is recognised",
                 "none");
@@ -129,14 +134,27 @@ void PolicyReader::ReadAnonymous(const YamlValue& value) {
   for (const auto& [field, one] : *fields) {
     ReadShare(field, one, *policy_.anonymous_);
   }
-  CheckShare(value, *policy_.anonymous_);
+  CheckLimits(value, policy_.anonymous_->limits);
 }
 
 bool PolicyReader::ReadShare(const std::string& field, const YamlValue& value,
                              Caller& caller) {
-  const auto limits = [&caller]() -> CallerLimits& {
-    if (!caller.limits.has_value()) caller.limits.emplace();
-    return *caller.limits;
+  if (ReadLimit(field, value, caller.limits)) return true;
+  if (field == "per_subject") {
+    ReadSubjectLimits(value, caller);
+  } else if (field == "priority") {
+    caller.priority =
+        static_cast<uint64_t>(value.Int(1, kMaxPriority).value_or(1));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool PolicyReader::ReadLimit(const std::string& field, const YamlValue& value,
+                             std::optional<CallerLimits>& limits) {
+  const auto made = [&limits]() -> CallerLimits& {
+    return limits.has_value() ? *limits : limits.emplace();
   };
   const auto positive = [&value] {
     const std::optional<double> number = value.Number();
@@ -147,29 +165,37 @@ bool PolicyReader::ReadShare(const std::string& field, const YamlValue& value,
     return number.value_or(1);
   };
   if (field == "requests_per_second") {
-    limits().requests_per_second = positive();
+    made().requests_per_second = positive();
   } else if (field == "burst") {
-    limits().burst = static_cast<double>(value.Int(1, kMaxRate).value_or(1));
+    made().burst = static_cast<double>(value.Int(1, kMaxRate).value_or(1));
   } else if (field == "concurrent") {
-    value.ReadInt(1, kMaxRate, limits().concurrent);
-  } else if (field == "priority") {
-    caller.priority =
-        static_cast<uint64_t>(value.Int(1, kMaxPriority).value_or(1));
+    value.ReadInt(1, kMaxRate, made().concurrent);
   } else {
     return false;
   }
   return true;
 }
 
+void PolicyReader::ReadSubjectLimits(const YamlValue& value, Caller& caller) {
+  const std::optional<YamlValue::Entries> fields =
+      value.Map({"requests_per_second", "burst", "concurrent"});
+  if (!fields.has_value()) return;
+  for (const auto& [field, one] : *fields) {
+    ReadLimit(field, one, caller.subject_limits);
+  }
+  if (fields->empty()) value.Error("requests_per_second or concurrent", "none");
+  CheckLimits(value, caller.subject_limits);
+}
+
 // Without a burst as much as a second brings, and one request at least.
-void PolicyReader::CheckShare(const YamlValue& value, Caller& caller) {
-  if (!caller.limits.has_value()) return;
-  CallerLimits& limits = *caller.limits;
-  if (limits.requests_per_second == 0 && limits.burst > 0) {
+void PolicyReader::CheckLimits(const YamlValue& value,
+                               std::optional<CallerLimits>& limits) {
+  if (!limits.has_value()) return;
+  if (limits->requests_per_second == 0 && limits->burst > 0) {
     value.Error("requests_per_second beside burst", "none");
   }
-  if (limits.burst == 0) {
-    limits.burst = std::max(1.0, limits.requests_per_second);
+  if (limits->burst == 0) {
+    limits->burst = std::max(1.0, limits->requests_per_second);
   }
 }
 

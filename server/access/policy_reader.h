@@ -34,8 +34,12 @@ class PolicyReader {
   // Limits and priority. False: the field is neither.
   static bool ReadShare(const std::string& field, const YamlValue& value,
                         Caller& caller);
+  static bool ReadLimit(const std::string& field, const YamlValue& value,
+                        std::optional<CallerLimits>& limits);
+  static void ReadSubjectLimits(const YamlValue& value, Caller& caller);
   void ReadAnonymous(const YamlValue& value);
-  static void CheckShare(const YamlValue& value, Caller& caller);
+  static void CheckLimits(const YamlValue& value,
+                          std::optional<CallerLimits>& limits);
   void ReadToken(const Caller& caller, const YamlValue& value);
   void ReadHash(const YamlValue& value, AccessPolicy::Token& token);
   static void ReadExpiry(const YamlValue& value, AccessPolicy::Token& token);

@@ -53,13 +53,20 @@ void Gate::Recognise(const Peer& peer, Identity& identity) {
     identity.standing = Identity::Standing::kKnown;
     identity.caller = named;
   }
-  FindLoad(identity);
+  FindLoads(identity);
 }
 
-void Gate::FindLoad(Identity& identity) {
-  absl::MutexLock lock(&mu_);
-  const auto found = loads_.find(identity.caller->name);
-  identity.load = found == loads_.end() ? nullptr : found->second;
+void Gate::FindLoads(Identity& identity) {
+  CallerLoads loads;
+  {
+    absl::MutexLock lock(&mu_);
+    const auto found = loads_.find(identity.caller->name);
+    if (found != loads_.end()) loads = found->second;
+  }
+  identity.load = std::move(loads.all);
+  identity.subjects = identity.subject_hash.has_value()
+                          ? std::move(loads.of_subjects)
+                          : nullptr;
 }
 
 void Gate::RecogniseToken(Identity& identity, const JwkSet* keys) {
@@ -96,6 +103,7 @@ void Gate::RecogniseSigned(Identity& identity, const JwkSet& keys) {
   identity.not_before = token->not_before();
   identity.expires = token->expires();
   identity.subject = token->subject().substr(0, kMaxSubject);
+  identity.subject_hash = HashToken(token->subject());
 }
 
 bool Gate::Recall(Identity& identity) {

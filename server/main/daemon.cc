@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "base/subprocess.h"
 #include "main/child_arguments.h"
+#include "main/open_ports.h"
 #include "main/process_age.h"
 #include "main/repository_wait.h"
 #include "main/warm_only.h"
@@ -69,13 +70,6 @@ int64_t OwnMemory() {
   return int64_t{resident - shared} * sysconf(_SC_PAGESIZE);
 }
 
-// Whether only this machine can connect.
-bool IsLocal(const std::string& address) {
-  const std::string host = address.substr(0, address.rfind(':'));
-  return address.starts_with("unix:") || host.starts_with("127.") ||
-         host == "localhost" || host == "[::1]";
-}
-
 // How often the cache's limits are held to.
 constexpr absl::Duration kEvictionInterval = absl::Minutes(5);
 
@@ -100,7 +94,9 @@ sigset_t Daemon::BlockSignals() {
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const Options& options,
                                                      const sigset_t& signals) {
-  std::unique_ptr<Daemon> daemon(new Daemon(options, signals));
+  ASSIGN_OR_RETURN(PassedSockets passed, PassedSockets::FromEnvironment());
+  std::unique_ptr<Daemon> daemon(
+      new Daemon(options, signals, std::move(passed)));
   RETURN_IF_ERROR(daemon->OpenTls());
   RETURN_IF_ERROR(daemon->OpenPolicy());
   RETURN_IF_ERROR(daemon->OpenOperators());
@@ -109,9 +105,11 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Open(const Options& options,
   return daemon;
 }
 
-Daemon::Daemon(const Options& options, const sigset_t& signals)
+Daemon::Daemon(const Options& options, const sigset_t& signals,
+               PassedSockets passed)
     : options_(options),
       signals_(signals),
+      passed_(std::move(passed)),
       services_(ServiceManager::FromEnvironment()),
       clock_(Clock::Real()),
       refusals_(clock_),
@@ -289,20 +287,22 @@ absl::Status Daemon::Listen() {
   LatePages late_pages;
   profile_.AddTo(late_pages, *telemetry_);
   ASSIGN_OR_RETURN(
-      pages_, PageServer::Start(options_.metrics_listen, MakePages(),
-                                std::move(late_pages),
-                                options_.metrics_tls ? tls_.get() : nullptr,
-                                gate_.get(), clock_));
+      pages_, PageServer::Start(
+                  {options_.metrics_listen, &passed_,
+                   options_.metrics_tls ? tls_.get() : nullptr, gate_.get()},
+                  MakePages(), std::move(late_pages), clock_));
   const int cores = UsableCores();
   RpcServerOptions options;
   options.address = options_.listen;
   options.http_address = options_.http_listen;
+  options.passed = &passed_;
   options.server_version = STOKER_VERSION;
   options.allow_client_shm = options_.allow_client_shm;
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
   options.tls = tls_.get();
   options.gate = gate_.get();
   options.telemetry = telemetry_.get();
+  options.proxies = options_.proxies;
   options.limits = options_.wire;
   options.loops = std::clamp(cores / 4, 1, 8);
   ASSIGN_OR_RETURN(rpc_,
@@ -314,28 +314,15 @@ absl::Status Daemon::Listen() {
       "cores, {}, cache {}",
       STOKER_VERSION, rpc_->port(), pages_->port(), rpc_->http_port(), cores,
       toolchain_.cpu.march, options_.cache);
-  WarnOfOpenPorts();
-  return absl::OkStatus();
-}
-
-void Daemon::WarnOfOpenPorts() const {
-  std::string open;
-  for (const std::string& address : {options_.listen, options_.http_listen}) {
-    if (address.empty() || IsLocal(address)) continue;
-    absl::StrAppend(&open, open.empty() ? "" : " and ", address);
-  }
-  if (tls_ != nullptr || open.empty()) return;
-  if (gate_ != nullptr) {
+  WarnOfOpenPorts({options_.listen, options_.http_listen}, passed_,
+                  tls_ != nullptr, gate_ != nullptr);
+  if (const std::string others = passed_.CloseOthers(); !others.empty()) {
     log::Warn(
-        "{} takes tokens and requests in plain text, which others on the way "
-        "can read: --tls-certificate and --tls-key change that",
-        open);
-    return;
+        "the service manager passed sockets that no option asks for (fd:NAME): "
+        "{}",
+        others);
   }
-  log::Warn(
-      "whoever reaches {} may use it, in plain text: --tls-certificate, "
-      "--tls-key and --tls-client-ca, or --policy, change that",
-      open);
+  return absl::OkStatus();
 }
 
 void Daemon::AnnounceReadiness() {

@@ -39,6 +39,7 @@
 #include "status/page_server.h"
 #include "status/status.h"
 #include "telemetry/telemetry.h"
+#include "wire/passed_sockets.h"
 
 namespace stoker {
 
@@ -65,7 +66,7 @@ class Daemon {
   absl::StatusOr<int> Serve();
 
  private:
-  explicit Daemon(const Options& options, const sigset_t& signals);
+  Daemon(const Options& options, const sigset_t& signals, PassedSockets passed);
 
   // Open's steps.
   absl::Status OpenTls();
@@ -77,7 +78,6 @@ class Daemon {
   // Serve's steps.
   absl::Status Listen();
   Pages MakePages();
-  void WarnOfOpenPorts() const;
   void AnnounceReadiness();  // on the lifecycle thread, from then on
   // The signal that ended it.
   int KeepHouse();
@@ -89,6 +89,7 @@ class Daemon {
 
   const Options options_;
   const sigset_t signals_;
+  PassedSockets passed_;
   ServiceManager services_;
   Clock& clock_;
   std::optional<DrainLimit> limit_;  // of what is below, from the drain on

@@ -110,7 +110,7 @@ CommandLine::CommandLine() {
   AddDevices();
   AddAddresses();
   AddTlsOptions(app_, options_.tls, options_.metrics_tls);
-  AddWireOptions(app_, options_.wire);
+  AddWireOptions(app_, options_.wire, options_.proxies);
   AddLifecycle();
   AddCompiler();
   AddChecks();
@@ -183,7 +183,8 @@ void CommandLine::AddDevices() {
 
 void CommandLine::AddAddresses() {
   app_.add_option("--listen", options_.listen,
-                  "gRPC address, host:port or unix:PATH; port 0: any")
+                  "gRPC address: host:port, unix:PATH, or fd:NAME of a socket "
+                  "that the service manager passes; port 0: any")
       ->check([](const std::string& text) {
         return std::string(CheckListenAddress(text).message());
       })
@@ -201,8 +202,7 @@ void CommandLine::AddAddresses() {
       })
       ->default_str(options_.http_listen);
   app_.add_option("--metrics-listen", options_.metrics_listen,
-                  "HTTP address of the status page and /metrics, host:port or "
-                  "unix:PATH; port 0: any")
+                  "HTTP address of the status page and /metrics, likewise")
       ->check([](const std::string& text) {
         return std::string(CheckListenAddress(text).message());
       })

@@ -10,6 +10,7 @@
 #include "main/gpu_options.h"
 #include "telemetry/telemetry.h"
 #include "tensor/device.h"
+#include "wire/ip_address.h"
 #include "wire/limits.h"
 #include "wire/tls_context.h"
 
@@ -32,6 +33,7 @@ struct Options {
   std::string http_listen = "0.0.0.0:8000";  // empty: HTTP is not offered
   TlsOptions tls;                            // no certificate: plain text
   std::string policy;                        // empty: everybody, everything
+  std::vector<IpNetwork> proxies;            // empty: clients connect
   WireLimits wire;
   std::string metrics_listen = "0.0.0.0:8002";
   bool metrics_tls = false;                               // there too

@@ -1,6 +1,5 @@
 #include "main/service_manager.h"
 
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -15,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/environment.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "models/model_manager.h"
@@ -23,14 +23,6 @@
 
 namespace stoker {
 namespace {
-
-// Empty where it isn't set.
-std::string Take(const char* name) {
-  const char* value = getenv(name);
-  const std::string taken = value == nullptr ? "" : value;
-  unsetenv(name);
-  return taken;
-}
 
 // A path, or a name of its own kind, which "@" stands for.
 FileDescriptor Connect(const std::string& name) {
@@ -56,12 +48,13 @@ FileDescriptor Connect(const std::string& name) {
 
 ServiceManager ServiceManager::FromEnvironment() {
   ServiceManager manager;
-  manager.socket_ = Connect(Take("NOTIFY_SOCKET"));
+  manager.socket_ = Connect(TakeVariable("NOTIFY_SOCKET"));
   int64_t microseconds = 0;
   int64_t process = getpid();  // where it isn't said, everybody
-  const bool watched = absl::SimpleAtoi(Take("WATCHDOG_USEC"), &microseconds) &&
-                       microseconds > 0;
-  const std::string whom = Take("WATCHDOG_PID");
+  const bool watched =
+      absl::SimpleAtoi(TakeVariable("WATCHDOG_USEC"), &microseconds) &&
+      microseconds > 0;
+  const std::string whom = TakeVariable("WATCHDOG_PID");
   if (!whom.empty() && !absl::SimpleAtoi(whom, &process)) process = 0;
   if (watched && process == getpid()) {
     manager.watchdog_ = absl::Microseconds(microseconds);

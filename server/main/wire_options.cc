@@ -16,7 +16,21 @@ void AddTime(CLI::App& app, const std::string& name, absl::Duration& value,
 
 }  // namespace
 
-void AddWireOptions(CLI::App& app, WireLimits& limits) {
+void AddWireOptions(CLI::App& app, WireLimits& limits,
+                    std::vector<IpNetwork>& proxies) {
+  app.add_option_function<std::vector<std::string>>(
+         "--proxy-protocol-from",
+         [&proxies](const std::vector<std::string>& ranges) {
+           for (const std::string& range : ranges) {
+             proxies.push_back(*IpNetwork::Parse(range));
+           }
+         },
+         "connections to the ports of gRPC and HTTP come from proxies of this "
+         "range of addresses, with a PROXY protocol header that says whose "
+         "they are; may be given again")
+      ->check([](const std::string& text) {
+        return std::string(IpNetwork::Parse(text).status().message());
+      });
   app.add_option("--max-connections", limits.max_connections,
                  "connections of the gRPC port; beyond them one without calls "
                  "makes room")

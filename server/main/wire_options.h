@@ -1,6 +1,10 @@
-// The options that bound what peers of the gRPC port may do.
+// The options that bound what peers of the gRPC port may do, and say which of
+// them are proxies.
 #pragma once
 
+#include <vector>
+
+#include "wire/ip_address.h"
 #include "wire/limits.h"
 
 namespace CLI {
@@ -9,7 +13,8 @@ class App;
 
 namespace stoker {
 
-// `limits` outlives the parsing.
-void AddWireOptions(CLI::App& app, WireLimits& limits);
+// `limits` and `proxies` outlive the parsing.
+void AddWireOptions(CLI::App& app, WireLimits& limits,
+                    std::vector<IpNetwork>& proxies);
 
 }  // namespace stoker

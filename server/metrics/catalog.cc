@@ -18,6 +18,7 @@ constexpr MetricDef kAll[] = {
     kTlsReloads,
     kTlsCertificateExpiry,
     kAccessRefused,
+    kSubjectsForgotten,
     kPolicyReloads,
     kRequestLogLines,
     kTraceRecords,

@@ -44,8 +44,10 @@ inline constexpr MetricDef kConnectionsEnded{
     "Connections to these ports that the server did not take or ended "
     "itself, by reason: limit, peer_limit, descriptors (none left), accept "
     "(another failure of the system), handshake (no HTTP/2 in time), "
-    "handshakes (made room for others'), tls (to a port without), protocol "
-    "(its rules broken), calm (too many useless frames or resets), stalled "
+    "handshakes (made room for others'), tls (to a port without), "
+    "proxy_source (may not send a PROXY header), proxy_header (sent none in "
+    "time, or a wrong one), protocol (its rules broken), calm (too many "
+    "useless frames or resets), stalled "
     "(answers not taken), silent (no answer to pings), idle, age."};
 inline constexpr MetricDef kCallsEnded{
     "stoker_calls_ended_total", MetricKind::kCounter, "reason",
@@ -84,7 +86,12 @@ inline constexpr MetricDef kAccessRefused{
     "knows) and by reason: no_credentials (anonymous may "
     "not), unknown_token, invalid_token (a signed one), malformed (another "
     "header than a bearer token's), expired, permission (who is known may "
-    "not), rate and concurrent (he asks for too much)."};
+    "not), rate and concurrent (he asks for too much), subject_rate and "
+    "subject_concurrent (a subject of his JWTs does)."};
+inline constexpr MetricDef kSubjectsForgotten{
+    "stoker_access_subjects_forgotten_total", MetricKind::kCounter, "caller",
+    "Subjects of a caller's JWTs that made room for others: more than 10,000 "
+    "have limits of their own (per_subject)."};
 inline constexpr MetricDef kPolicyReloads{
     "stoker_policy_reloads_total", MetricKind::kCounter, "outcome",
     "Policies and key sets that changed while the server ran, by outcome: ok, "

@@ -96,8 +96,10 @@ absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
                                         MetricRegistry& metrics, Clock& clock) {
   WireOptions wire_options;
   wire_options.address = options.address;
+  wire_options.passed = options.passed;
   wire_options.loops = options.loops;
   wire_options.tls = options.tls;
+  wire_options.proxies = options.proxies;
   wire_options.limits = options.limits;
   wire_options.limits.max_message_bytes = MaxMessageBytes();
   wire_options.on_stall = OnStall();

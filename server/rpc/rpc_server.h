@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -15,15 +16,21 @@
 #include "metrics/metrics.h"
 #include "models/model_manager.h"
 #include "telemetry/telemetry.h"
+#include "wire/ip_address.h"
 #include "wire/limits.h"
 #include "wire/tls_context.h"
 
 namespace stoker {
 
+class PassedSockets;
+
 struct RpcServerOptions {
   std::string address = "0.0.0.0:8001";  // port 0: any
   // Of HTTP, likewise; empty: it is not offered.
   std::string http_address;
+  // Where addresses of the form "fd:NAME" are found; null: nowhere. Outlives
+  // the server.
+  PassedSockets* passed = nullptr;
   std::string server_version;
   // What requests that are not answered yet may hold together, of all models,
   // their answers included. A message may be half as large, and INT32_MAX.
@@ -32,6 +39,9 @@ struct RpcServerOptions {
   // many bytes of it as requests may hold.
   bool allow_client_shm = false;
   int loops = 1;  // threads of the transport's
+  // Proxies that connections come from, with a PROXY header; empty: they come
+  // from clients.
+  std::vector<IpNetwork> proxies;
   // The largest message follows from what is above.
   WireLimits limits;
   // Null: connections are plain text. Outlives the server.

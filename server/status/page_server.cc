@@ -163,23 +163,24 @@ class PageHandler final : public HttpHandler {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
-    const std::string& address, Pages pages, LatePages late_pages,
-    TlsContext* tls, Gate* gate, Clock& clock) {
+    const PageServerOptions& options, Pages pages, LatePages late_pages,
+    Clock& clock) {
   std::unique_ptr<PageServer> server(
       new PageServer(std::move(pages), std::move(late_pages)));
-  WireOptions options;
-  options.name = "pages";
-  options.limits.max_connections = kMaxConnections;
+  WireOptions wire;
+  wire.name = "pages";
+  wire.passed = options.passed;
+  wire.limits.max_connections = kMaxConnections;
   ASSIGN_OR_RETURN(server->wire_, WireServer::Start(
-                                      options, [](Call&) { return nullptr; },
+                                      wire, [](Call&) { return nullptr; },
                                       server->metrics_, clock));
   HttpOptions http;
   http.name = "metrics";
-  http.address = address;
-  http.tls = tls;
+  http.address = options.address;
+  http.tls = options.tls;
   http.make_handler = [&pages = server->pages_,
                        &late_pages = server->late_pages_,
-                       gate](HttpCall& call) {
+                       gate = options.gate](HttpCall& call) {
     return std::make_unique<PageHandler>(call, pages, late_pages, gate);
   };
   ASSIGN_OR_RETURN(server->port_, server->wire_->ListenHttp(http));

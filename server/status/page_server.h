@@ -18,16 +18,23 @@
 
 namespace stoker {
 
+class PassedSockets;
+
+struct PageServerOptions {
+  std::string address;  // "host:port" (port 0: any), "unix:PATH" or "fd:NAME"
+  PassedSockets* passed = nullptr;  // where the last is found; null: nowhere
+  TlsContext* tls = nullptr;        // null: plain text
+  Gate* gate = nullptr;             // null: everybody may read
+};
+
 class PageServer {
  public:
-  // Answers GET and HEAD of these paths on "host:port" (port 0: any) or
-  // "unix:PATH"; others get 404 and 405 with a line of text. `tls`: null for
-  // plain text; `gate`: null for everybody. INVALID_ARGUMENT: that is no
-  // address; UNAVAILABLE: it can't be bound. What is passed by reference
-  // outlives it.
+  // Answers GET and HEAD of these paths; others get 404 and 405 with a line of
+  // text. INVALID_ARGUMENT: that is no address; UNAVAILABLE: it can't be bound.
+  // What is passed by reference outlives it.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
-      const std::string& address, Pages pages, LatePages late_pages,
-      TlsContext* tls, Gate* gate, Clock& clock);
+      const PageServerOptions& options, Pages pages, LatePages late_pages,
+      Clock& clock);
 
   int port() const { return port_; }
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,9 @@ namespace stoker {
 namespace {
 
 constexpr char kUnix[] = "unix:";
+constexpr char kPassed[] = "fd:";
+// Of systemd's FileDescriptorName.
+constexpr size_t kMaxName = 255;
 
 constexpr int kBacklog = 1024;
 
@@ -90,6 +94,7 @@ int PortOf(const FileDescriptor& socket) {
   sockaddr_storage name = {};
   socklen_t size = sizeof(name);
   getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &size);
+  if (name.ss_family == AF_UNIX) return 0;
   if (name.ss_family == AF_INET6) {
     return ntohs(reinterpret_cast<const sockaddr_in6&>(name).sin6_port);
   }
@@ -119,19 +124,54 @@ absl::StatusOr<ListeningSockets> ListenUnix(const std::string& address,
   return listening;
 }
 
+absl::StatusOr<ListeningSockets> ListenPassed(const std::string& address,
+                                              const std::string& protocol,
+                                              PassedSockets* passed) {
+  PassedSockets none;
+  auto sockets =
+      (passed == nullptr ? none : *passed).Take(*PassedName(address));
+  if (!sockets.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("can't listen for ", protocol, " on '", address,
+                     "': ", sockets.status().message()));
+  }
+  ListeningSockets listening;
+  listening.port = PortOf(sockets->front());
+  listening.sockets = *std::move(sockets);
+  return listening;
+}
+
 }  // namespace
 
+std::optional<std::string> PassedName(const std::string& address) {
+  if (!absl::StartsWith(address, kPassed)) return std::nullopt;
+  return std::string(absl::StripPrefix(address, kPassed));
+}
+
 absl::Status CheckListenAddress(const std::string& address) {
+  if (const std::optional<std::string> name = PassedName(address)) {
+    if (!name->empty() && name->size() <= kMaxName &&
+        name->find(':') == name->npos) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected fd:NAME with a name of 1 to ", kMaxName,
+                     " bytes without a colon, got \"", address, "\""));
+  }
   if (absl::StartsWith(address, kUnix)) return UnixAddress(address).status();
   return CheckHostPort(address);
 }
 
 absl::StatusOr<ListeningSockets> Listen(const std::string& address,
-                                        const std::string& protocol) {
+                                        const std::string& protocol,
+                                        PassedSockets* passed) {
   if (const absl::Status bad = CheckListenAddress(address); !bad.ok()) {
     return bad;
   }
   if (absl::StartsWith(address, kUnix)) return ListenUnix(address, protocol);
+  if (absl::StartsWith(address, kPassed)) {
+    return ListenPassed(address, protocol, passed);
+  }
   const size_t colon = address.rfind(':');
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {

@@ -14,9 +14,10 @@ namespace {
 // Answers wait in the calls beyond this, where a peer's windows and its reading
 // hold them back.
 constexpr size_t kMaxOutput = 256 << 10;
-// What isn't answers may grow beyond it; a peer that doesn't read it isn't read
-// either.
-constexpr size_t kMaxUnread = 1 << 20;
+// Frames that wait in the session when the output is full: answers of refused
+// calls and resets, which no window holds back, of some hundred bytes each. A
+// peer that doesn't read isn't read either.
+constexpr size_t kMaxUnread = 2'000;
 
 // Of all calls of a connection together. Its bytes lie in memory that was
 // reserved, so this bounds nothing but what is on its way.
@@ -173,7 +174,9 @@ void Connection::Flush() {
 
 void Connection::WatchSocket() {
   uint32_t wanted = 0;
-  if (output_.size() < kMaxUnread && !shaking_) wanted |= EPOLLIN;
+  const bool reads =
+      nghttp2_session_get_outbound_queue_size(session_) < kMaxUnread;
+  if (reads && !shaking_) wanted |= EPOLLIN;
   if (stream_->OwesBytes() || (!output_.empty() && stream_->CanSend())) {
     wanted |= EPOLLOUT;
   }

@@ -1,54 +1,39 @@
 #include "wire/listener.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
-#include "wire/byte_stream.h"
-#include "wire/tls_stream.h"
+#include "wire/proxied_connection.h"
 
 namespace stoker {
 namespace {
 
 constexpr int kAcceptsPerTurn = 64;
 
-constexpr absl::Duration kBetweenComplaints = absl::Seconds(10);
-
 FileDescriptor Spare() {
   return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
-}
-
-// Without its port; empty of a unix socket.
-std::string AddressOf(const sockaddr_storage& name) {
-  std::array<char, INET6_ADDRSTRLEN> text = {};
-  const void* address = nullptr;
-  if (name.ss_family == AF_INET) {
-    address = &reinterpret_cast<const sockaddr_in&>(name).sin_addr;
-  } else if (name.ss_family == AF_INET6) {
-    address = &reinterpret_cast<const sockaddr_in6&>(name).sin6_addr;
-  } else {
-    return "";
-  }
-  inet_ntop(name.ss_family, address, text.data(), text.size());
-  return text.data();
 }
 
 }  // namespace
 
 Listener::Listener(std::vector<FileDescriptor> sockets, Protocol protocol,
+                   const std::vector<IpNetwork>& proxies,
                    const std::vector<std::unique_ptr<WireLoop>>& loops,
                    Peers& peers, WireMetrics& metrics)
     : protocol_(std::move(protocol)),
+      proxies_(proxies),
       loops_(loops),
       peers_(peers),
       metrics_(metrics),
@@ -92,25 +77,49 @@ bool Listener::AcceptOne(int descriptor) {
     OnFailure(descriptor, error);
     return false;
   }
-  PeerTicket peer = peers_.Enter(AddressOf(name));
-  if (peer.of_peer() > loops_.front()->limits().max_connections_per_peer) {
-    metrics_.Count(Hangup::kPeerLimit);
-    return true;
-  }
-  if (name.ss_family != AF_UNIX) {
+  Take(std::move(socket), name);
+  return true;
+}
+
+void Listener::Take(FileDescriptor socket, const sockaddr_storage& name) {
+  const std::optional<IpAddress> address = IpAddress::Of(name);
+  if (address.has_value()) {
     const int on = 1;
     setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
-  std::unique_ptr<ByteStream> stream;
-  if (protocol_.tls == nullptr) {
-    stream = std::make_unique<SocketStream>(std::move(socket));
-  } else {
-    stream = std::make_unique<TlsStream>(std::move(socket), *protocol_.tls,
-                                         protocol_.alpn, peer.peer());
-  }
-  loops_[next_loop_]->Adopt(std::move(stream), std::move(peer), protocol_.make);
+  WireLoop& loop = *loops_[next_loop_];
   next_loop_ = (next_loop_ + 1) % loops_.size();
-  return true;
+  if (address.has_value() && !proxies_.empty()) {
+    return TakeProxied(loop, std::move(socket), *address);
+  }
+  PeerTicket peer = peers_.Enter(address.has_value() ? address->text() : "");
+  if (peer.of_peer() > loop.limits().max_connections_per_peer) {
+    return metrics_.Count(Hangup::kPeerLimit);
+  }
+  loop.Adopt(std::move(peer), [this, socket = std::move(socket)](
+                                  WireLoop& its, PeerTicket ticket) mutable {
+    return protocol_.Connect(its, std::move(socket), std::move(ticket));
+  });
+}
+
+void Listener::TakeProxied(WireLoop& loop, FileDescriptor socket,
+                           const IpAddress& proxy) {
+  const bool trusted = std::any_of(
+      proxies_.begin(), proxies_.end(),
+      [&proxy](const IpNetwork& one) { return one.Contains(proxy); });
+  if (!trusted) {
+    metrics_.Count(Hangup::kProxySource);
+    return metrics_.ComplainOfProxy(
+        loops_.front()->now(),
+        absl::StrCat("a connection from ", proxy.text(),
+                     " is closed: expected one from a proxy, which "
+                     "--proxy-protocol-from names"));
+  }
+  loop.Adopt(peers_.Enter(""), [this, socket = std::move(socket), proxy](
+                                   WireLoop& its, PeerTicket ticket) mutable {
+    return std::make_unique<ProxiedConnection>(
+        its, std::move(socket), proxy, std::move(ticket), peers_, protocol_);
+  });
 }
 
 // What can't be kept is taken and closed: left in the queue, it would keep the
@@ -130,9 +139,7 @@ void Listener::OnFailure(int descriptor, int error) {
 }
 
 void Listener::Complain(int error) {
-  const MonotonicTime now = loops_.front()->now();
-  if (now < complain_again_) return;
-  complain_again_ = now + kBetweenComplaints;
+  if (!of_failures_.IsDue(loops_.front()->now())) return;
   log::Error(
       "{} can't take a connection: {}; stoker_connections_ended_total "
       "counts them",

@@ -5,32 +5,30 @@
 // Used on the first loop's thread, but for Open and Close.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/file_descriptor.h"
-#include "base/monotonic_time.h"
+#include "wire/ip_address.h"
 #include "wire/loop.h"
 #include "wire/peer_connection.h"
 #include "wire/peers.h"
-#include "wire/tls_context.h"
+#include "wire/protocol.h"
+#include "wire/rare_line.h"
 #include "wire/wire_metrics.h"
 
 namespace stoker {
 
 class Listener {
  public:
-  // What is spoken at its address.
-  struct Protocol {
-    std::string name;  // for people: "gRPC"
-    MakeConnection make;
-    TlsContext* tls = nullptr;  // null: plain text
-    TlsProtocol alpn = TlsProtocol::kH2;
-  };
-
-  // All outlive it. The first loop does its work.
+  // `proxies`: not empty: those connections to sockets of IP are taken which
+  // come from them, and begin with a PROXY header. All that is passed by
+  // reference outlives it. The first loop does its work.
   Listener(std::vector<FileDescriptor> sockets, Protocol protocol,
+           const std::vector<IpNetwork>& proxies,
            const std::vector<std::unique_ptr<WireLoop>>& loops, Peers& peers,
            WireMetrics& metrics);
   ~Listener();
@@ -55,17 +53,21 @@ class Listener {
 
   // False: there is nothing to accept now.
   bool AcceptOne(int descriptor);
+  void Take(FileDescriptor socket, const sockaddr_storage& name);
+  void TakeProxied(WireLoop& loop, FileDescriptor socket,
+                   const IpAddress& proxy);
   void OnFailure(int descriptor, int error);
   void Complain(int error);
 
   const Protocol protocol_;
+  const std::vector<IpNetwork>& proxies_;
   const std::vector<std::unique_ptr<WireLoop>>& loops_;
   Peers& peers_;
   WireMetrics& metrics_;
   std::vector<std::unique_ptr<Socket>> sockets_;
   FileDescriptor reserve_;
   size_t next_loop_ = 0;
-  MonotonicTime complain_again_ = MonotonicTime::InfinitePast();
+  RareLine of_failures_;
 };
 
 }  // namespace stoker

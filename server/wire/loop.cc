@@ -28,8 +28,9 @@ constexpr absl::Duration kSlice = absl::Microseconds(300);
 // end.
 constexpr absl::Duration kHandshakeSlice = absl::Microseconds(500);
 
-// How many calls of connections that are over are told of it in a turn.
-constexpr int kOrphansPerTurn = 64;
+// How many calls of connections that are over are told of it before the time is
+// looked at.
+constexpr int kOrphansAtOnce = 16;
 
 }  // namespace
 
@@ -123,6 +124,7 @@ void WireLoop::Turn(int timeout_ms) {
   RunErrands();
   ServeHandshakes();
   ServeBusy();
+  ServeOrphans();
   if (now_ >= next_tick_) Tick();
   BuryDead();
 }
@@ -143,10 +145,21 @@ void WireLoop::ServeBusy() {
     busy_.pop_front();
     if (connection->Serve(kSlice)) busy_.push_back(connection);
   }
-  for (int i = 0; i < kOrphansPerTurn && !orphans_.empty(); ++i) {
-    const std::shared_ptr<StreamCall> call = std::move(orphans_.front());
-    orphans_.pop_front();
-    call->HappenNow();
+}
+
+// A call's end costs less than its beginning: with as much of the turn as all
+// else had they can't become more and more, however many connections come, open
+// calls and go.
+void WireLoop::ServeOrphans() {
+  if (orphans_.empty()) return;
+  const MonotonicTime begun = clock_.Now();
+  const MonotonicTime until = begun + std::max(kSlice, begun - now_);
+  while (!orphans_.empty() && clock_.Now() < until) {
+    for (int i = 0; i < kOrphansAtOnce && !orphans_.empty(); ++i) {
+      const std::shared_ptr<StreamCall> call = std::move(orphans_.front());
+      orphans_.pop_front();
+      call->HappenNow();
+    }
   }
 }
 
@@ -155,20 +168,21 @@ void WireLoop::Tick() {
   for (PeerConnection* connection : connections_) connection->Tick(now_);
 }
 
-void WireLoop::Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer,
-                     const MakeConnection& make) {
-  Run([this, stream = std::move(stream), peer = std::move(peer),
-       &make]() mutable {
+void WireLoop::Adopt(PeerTicket peer, MakeAdopted make) {
+  Run([this, peer = std::move(peer), make = std::move(make)]() mutable {
     if (draining_) return;
     if (peer.all() > limits_.max_connections && !CloseIdlest()) {
       metrics_.Count(Hangup::kLimit);
       return;
     }
-    PeerConnection* const connection =
-        make(*this, std::move(stream), std::move(peer)).release();
-    connections_.insert(connection);
-    connection->Begin();
+    Add(make(*this, std::move(peer)));
   });
+}
+
+void WireLoop::Add(std::unique_ptr<PeerConnection> connection) {
+  PeerConnection* const added = connection.release();
+  connections_.insert(added);
+  added->Begin();
 }
 
 bool WireLoop::CloseIdlest() {

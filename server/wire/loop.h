@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/file_descriptor.h"
 #include "base/thread.h"
-#include "wire/byte_stream.h"
 #include "wire/call.h"
 #include "wire/handshakes.h"
 #include "wire/limits.h"
@@ -43,9 +42,11 @@ class WireLoop {
   ~WireLoop();
 
   void Start();
-  // Takes a connection that was accepted. Any thread, until Join.
-  void Adopt(std::unique_ptr<ByteStream> stream, PeerTicket peer,
-             const MakeConnection& make);
+  // Takes a connection that was accepted, which `make` makes on the thread if
+  // there is room for it. Any thread, until Join.
+  using MakeAdopted = absl::AnyInvocable<std::unique_ptr<PeerConnection>(
+      WireLoop&, PeerTicket)>;
+  void Adopt(PeerTicket peer, MakeAdopted make);
   // Runs `work` on the thread, soon, in the order of the calls. Any thread,
   // also the loop's own.
   void Run(absl::AnyInvocable<void()> work) ABSL_LOCKS_EXCLUDED(mu_);
@@ -83,6 +84,8 @@ class WireLoop {
 
   // There is something to do for it, besides its socket's events.
   void Busy(PeerConnection& connection);
+  // One that takes another's place.
+  void Add(std::unique_ptr<PeerConnection> connection);
   // It is over; deleted at the end of the turn.
   void Bury(PeerConnection& connection);
   // Something happens to a call whose connection is over.
@@ -110,6 +113,7 @@ class WireLoop {
   void RunErrands() ABSL_LOCKS_EXCLUDED(mu_);
   void ServeHandshakes();
   void ServeBusy();
+  void ServeOrphans();
   void Tick();
   void TellOfDrain();
   void CancelCalls();

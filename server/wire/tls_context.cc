@@ -18,8 +18,6 @@
 namespace stoker {
 namespace {
 
-constexpr absl::Duration kBetweenTlsComplaints = absl::Seconds(10);
-
 // As they stand in a hello.
 constexpr unsigned char kH2[] = {2, 'h', '2'};
 constexpr unsigned char kHttp1[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
@@ -191,14 +189,7 @@ void TlsContext::OnFailure(TlsFailure reason, const std::string& peer,
   metrics_.Counter(metric::kTlsFailures, {{"reason", Name(reason)}}).Add();
   // Probes of ports come and go.
   if (reason == TlsFailure::kClosed) return;
-  std::atomic<int64_t>& quiet = quiet_until_[static_cast<size_t>(reason)];
-  const MonotonicTime now = clock_.Now();
-  int64_t until = quiet.load(std::memory_order_relaxed);
-  if (until != 0 && now.ToNanoseconds() < until) return;
-  if (!quiet.compare_exchange_strong(
-          until, (now + kBetweenTlsComplaints).ToNanoseconds())) {
-    return;
-  }
+  if (!lines_[static_cast<size_t>(reason)].IsDue(clock_.Now())) return;
   log::Warn(
       "TLS handshake of {} failed, {}: {}; stoker_tls_handshakes_failed_total "
       "counts them",

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -19,6 +18,7 @@
 #include "base/clock.h"
 #include "base/reloaded_files.h"
 #include "metrics/metrics.h"
+#include "wire/rare_line.h"
 #include "wire/tls_failure.h"
 
 struct ssl_ctx_st;
@@ -82,9 +82,8 @@ class TlsContext {
   const TlsOptions options_;
   MetricRegistry& metrics_;
   Clock& clock_;
-  ReloadedFiles files_;  // of Look
-  // By reason: until when nothing is said.
-  std::array<std::atomic<int64_t>, 16> quiet_until_ = {};
+  ReloadedFiles files_;             // of Look
+  std::array<RareLine, 16> lines_;  // by reason
 
   absl::Mutex mu_;
   std::shared_ptr<ssl_ctx_st> context_ ABSL_GUARDED_BY(mu_);

@@ -22,6 +22,10 @@ const char* Name(Hangup reason) {
       return "handshakes";
     case Hangup::kTls:
       return "tls";
+    case Hangup::kProxySource:
+      return "proxy_source";
+    case Hangup::kProxyHeader:
+      return "proxy_header";
     case Hangup::kProtocol:
       return "protocol";
     case Hangup::kCalm:
@@ -52,20 +56,18 @@ const char* Name(CallEnd reason) {
   return "unknown";
 }
 
-constexpr absl::Duration kBetweenTlsHellos = absl::Seconds(10);
-
 }  // namespace
 
 void WireMetrics::ComplainOfTls(MonotonicTime now) {
-  int64_t until = quiet_until_.load(std::memory_order_relaxed);
-  if (until != 0 && now.ToNanoseconds() < until) return;
-  if (!quiet_until_.compare_exchange_strong(
-          until, (now + kBetweenTlsHellos).ToNanoseconds())) {
-    return;
-  }
+  if (!of_tls_.IsDue(now)) return;
   log::Warn(
       "a client speaks TLS to a port without it: there is no "
       "--tls-certificate; stoker_connections_ended_total counts them");
+}
+
+void WireMetrics::ComplainOfProxy(MonotonicTime now, const std::string& what) {
+  if (!of_proxies_.IsDue(now)) return;
+  log::Warn("{}; stoker_connections_ended_total counts them", what);
 }
 
 WireMetrics::WireMetrics(MetricRegistry& metrics)

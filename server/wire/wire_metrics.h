@@ -3,10 +3,11 @@
 // Thread-safe.
 #pragma once
 
-#include <atomic>
+#include <string>
 
 #include "base/monotonic_time.h"
 #include "metrics/metrics.h"
+#include "wire/rare_line.h"
 
 namespace stoker {
 
@@ -20,6 +21,8 @@ enum class Hangup {
   kHandshake,    // didn't speak HTTP/2 in time
   kHandshakes,   // made room for other handshakes
   kTls,          // spoke TLS to a port without
+  kProxySource,  // may not send a PROXY header
+  kProxyHeader,  // sent none in time, or none that can be read
   kProtocol,     // broke its rules
   kCalm,         // too many useless frames or resets
   kStalled,      // doesn't read
@@ -42,15 +45,17 @@ class WireMetrics {
 
   void Count(Hangup reason);
   void Count(CallEnd reason);
-  // Says so, at a bounded rate.
+  // Say so, at a bounded rate.
   void ComplainOfTls(MonotonicTime now);
+  void ComplainOfProxy(MonotonicTime now, const std::string& what);
   void Opened() { connections_.Add(1); }
   void Closed() { connections_.Add(-1); }
 
  private:
   MetricRegistry& metrics_;
   Gauge connections_;
-  std::atomic<int64_t> quiet_until_ = 0;  // about TLS
+  RareLine of_tls_;
+  RareLine of_proxies_;
 };
 
 }  // namespace stoker

@@ -60,7 +60,8 @@ absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
     MetricRegistry& metrics, Clock& clock) {
   ListeningSockets listening;
   if (!options.address.empty()) {
-    ASSIGN_OR_RETURN(listening, Listen(options.address, "gRPC"));
+    ASSIGN_OR_RETURN(listening,
+                     Listen(options.address, "gRPC", options.passed));
   }
   std::unique_ptr<WireServer> server(
       new WireServer(options, std::move(make_handler), metrics, clock));
@@ -69,21 +70,20 @@ absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
   if (options.address.empty()) return server;
   server->AddListener(std::make_unique<Listener>(
       std::move(listening.sockets),
-      Listener::Protocol{"gRPC", server->make_connection_, options.tls,
-                         TlsProtocol::kH2},
-      server->loops_, *server->peers_, *server->metrics_));
+      Protocol{"gRPC", server->make_connection_, options.tls, TlsProtocol::kH2},
+      server->options_.proxies, server->loops_, *server->peers_,
+      *server->metrics_));
   return server;
 }
 
 absl::StatusOr<int> WireServer::ListenHttp(const HttpOptions& options) {
   ASSIGN_OR_RETURN(ListeningSockets listening,
-                   Listen(options.address, options.name));
+                   Listen(options.address, options.name, options_.passed));
   AddListener(std::make_unique<Listener>(
       std::move(listening.sockets),
-      Listener::Protocol{options.name,
-                         HttpConnection::Maker(options.make_handler),
-                         options.tls, TlsProtocol::kHttp1},
-      loops_, *peers_, *metrics_));
+      Protocol{options.name, HttpConnection::Maker(options.make_handler),
+               options.tls, TlsProtocol::kHttp1},
+      options_.proxies, loops_, *peers_, *metrics_));
   return listening.port;
 }
 
@@ -102,8 +102,13 @@ absl::StatusOr<FileDescriptor> WireServer::Connect() {
     return absl::UnavailableError(
         absl::StrCat("socketpair: ", std::strerror(errno)));
   }
-  loops_.front()->Adopt(std::make_unique<SocketStream>(FileDescriptor(ends[0])),
-                        peers_->EnterWithin(), make_connection_);
+  loops_.front()->Adopt(
+      peers_->EnterWithin(), [this, socket = FileDescriptor(ends[0])](
+                                 WireLoop& loop, PeerTicket peer) mutable {
+        return make_connection_(
+            loop, std::make_unique<SocketStream>(std::move(socket)),
+            std::move(peer));
+      });
   return FileDescriptor(ends[1]);
 }
 

@@ -18,12 +18,14 @@
 #include "metrics/metrics.h"
 #include "wire/call.h"
 #include "wire/http_call.h"
+#include "wire/ip_address.h"
 #include "wire/limits.h"
 #include "wire/peer_connection.h"
 
 namespace stoker {
 
 class Listener;
+class PassedSockets;
 class Peers;
 class TlsContext;
 class WireLoop;
@@ -31,11 +33,19 @@ class WireMetrics;
 
 struct WireOptions {
   std::string name = "rpc";  // of its threads
-  // "host:port", port 0: any; "unix:PATH"; empty: gRPC is not spoken.
+  // "host:port", port 0: any; "unix:PATH"; "fd:NAME"; empty: gRPC is not
+  // spoken.
   std::string address;
+  // Where "fd:NAME" is found, also of ListenHttp; null: nowhere. Outlives the
+  // server.
+  PassedSockets* passed = nullptr;
   int loops = 1;  // threads
   // Null: connections are plain text. Outlives the server.
   TlsContext* tls = nullptr;
+  // Not empty: a connection to an address of IP, also of ListenHttp, has to
+  // come from one of these, and begins with a PROXY header
+  // (wire/proxy_header.h), whose address is the peer's from then on.
+  std::vector<IpNetwork> proxies;
   WireLimits limits;
   // Called for each call that ends because its client doesn't send or take what
   // is due; on its loop.

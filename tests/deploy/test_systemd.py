@@ -75,6 +75,30 @@ def test_what_lets_gpus_in_is_valid(tmp_path: Path) -> None:
     assert "DevicesAllow" in verify(with_gpus(tmp_path / "wrong", wrong))
 
 
+def with_sockets(folder: Path, text: str) -> Path:
+    """The unit of gRPC's port, with the other's and what both ask of the service."""
+    installed(folder, UNIT.read_text())
+    (folder / "stokerd.service.d").mkdir()
+    shutil.copy(FOLDER / "sockets.conf", folder / "stokerd.service.d")
+    shutil.copy(FOLDER / "stokerd-http.socket", folder)
+    unit = folder / "stokerd-grpc.socket"
+    unit.write_text(text)
+    return unit
+
+
+def test_sockets_are_valid_and_named_as_the_options_ask(tmp_path: Path) -> None:
+    text = (FOLDER / "stokerd-grpc.socket").read_text()
+    assert verify(with_sockets(tmp_path, text)) == ""
+    assert verify(tmp_path / "stokerd-http.socket") == ""
+    assert verify(tmp_path / "stokerd.service") == ""
+    (tmp_path / "wrong").mkdir()
+    assert "ListenStreams" in verify(with_sockets(tmp_path / "wrong", text.replace("ListenStream", "ListenStreams")))
+    for option, name in re.findall(r"(--[a-z-]*listen)=fd:(\w+)", text):
+        unit = FOLDER / f"stokerd-{'http' if 'http' in option else 'grpc'}.socket"
+        assert f"\nFileDescriptorName={name}\n" in unit.read_text()
+        assert "\nService=stokerd.service\n" in unit.read_text()
+
+
 def test_the_unit_is_confined(tmp_path: Path) -> None:
     unit = installed(tmp_path, UNIT.read_text())
     done = systemd("systemd-analyze", "security", "--offline=true", "--no-pager", str(unit))

@@ -28,10 +28,10 @@ class Answer:
 
 
 class Connection:
-    """A connection on which the test sends bytes and reads answers."""
+    """A connection on which the test sends bytes and reads answers; `source`: the address that it comes from."""
 
-    def __init__(self, port: int, seconds: float = 60) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds)
+    def __init__(self, port: int, seconds: float = 60, source: str = "127.0.0.1") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=seconds, source_address=(source, 0))
         self._kept = b""
 
     def __enter__(self) -> Self:

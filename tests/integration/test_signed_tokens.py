@@ -87,6 +87,26 @@ def test_every_algorithm(guarded: Guarded, algorithm: str) -> None:
     )
 
 
+def test_limits_of_a_subject(guarded: Guarded) -> None:
+    """Below its caller's each subject has its own, whatever token it shows."""
+
+    def enforce(policy: dict[str, object]) -> None:
+        before = guarded.reloads("ok")
+        replace(guarded.policy, policy)
+        eventually(lambda: guarded.reloads("ok") > before, "the policy is read", 30)
+
+    limits = {"requests_per_second": 0.01, "burst": 2}
+    enforce({**rules(), "callers": {"ml": {"claims": [{"groups": "ml"}], "per_subject": limits}}})
+    tokens = [guarded.provider.token("RS256", **{**ML, "jti": str(i)}) for i in range(3)]
+    assert [guarded.infer(token)[0].name for token in tokens] == ["OK", "OK", "RESOURCE_EXHAUSTED"]
+    _, said = guarded.infer(tokens[0])
+    assert said.startswith("subject 'alice' of caller 'ml' may ask for 0.01 requests a second")
+    assert guarded.infer(guarded.provider.token("ES256", **{**ML, "sub": "bob"})) == (grpc.StatusCode.OK, "")
+    assert guarded.daemon.metric("stoker_access_refused_total", caller="ml", reason="subject_rate") == 2
+    enforce(rules())
+    assert guarded.infer(tokens[0]) == (grpc.StatusCode.OK, "")
+
+
 def test_what_is_refused(guarded: Guarded, tmp_path: Path) -> None:
     provider = guarded.provider
     good = provider.token(**ML)

@@ -96,8 +96,11 @@ HttpOutcome FuzzHttp(const uint8_t* data, size_t size) {
   Hold(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0,
        "expected a pair of sockets");
   FileDescriptor peer(pair[0]);
-  loop.Adopt(std::make_unique<SocketStream>(FileDescriptor(pair[1])),
-             peers.Enter(""), http);
+  loop.Adopt(peers.Enter(""), [&http, socket = FileDescriptor(pair[1])](
+                                  WireLoop& its, PeerTicket ticket) mutable {
+    return http(its, std::make_unique<SocketStream>(std::move(socket)),
+                std::move(ticket));
+  });
   const std::string bytes(reinterpret_cast<const char*>(data),
                           std::min(size, kMaxInput));
   size_t sent = 0;

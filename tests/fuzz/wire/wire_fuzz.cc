@@ -92,8 +92,11 @@ WireOutcome FuzzWire(const uint8_t* data, size_t size) {
        "expected a pair of sockets");
   FileDescriptor peer(pair[0]);
   const MakeConnection grpc = &Connection::Make;
-  loop.Adopt(std::make_unique<SocketStream>(FileDescriptor(pair[1])),
-             peers.Enter(""), grpc);
+  loop.Adopt(peers.Enter(""), [&grpc, socket = FileDescriptor(pair[1])](
+                                  WireLoop& its, PeerTicket ticket) mutable {
+    return grpc(its, std::make_unique<SocketStream>(std::move(socket)),
+                std::move(ticket));
+  });
   std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   bytes.append("\0\0\0\4\0\0\0\0\0", 9);
   bytes.append(reinterpret_cast<const char*>(data), std::min(size, kMaxInput));

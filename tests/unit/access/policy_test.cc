@@ -248,6 +248,27 @@ TEST(PolicyMistakeTest, SignedTokens) {
               HasSubstr("p.yaml:2: callers.a.claims[0]: expected jwt"));
 }
 
+TEST(PolicyMistakeTest, LimitsOfSubjects) {
+  const auto with = [](const std::string& limits) {
+    return Mistake(absl::StrCat(
+        "jwt: {jwks: k, issuer: i, audience: a}\n",
+        WithCaller("{claims: [{groups: ml}], per_subject: " + limits + "}")));
+  };
+  EXPECT_THAT(with("{}"), HasSubstr("callers.a.per_subject: expected "
+                                    "requests_per_second or concurrent"));
+  EXPECT_THAT(with("{burst: 2}"),
+              HasSubstr("callers.a.per_subject: expected requests_per_second "
+                        "beside burst"));
+  EXPECT_THAT(with("{concurrent: 0}"),
+              HasSubstr("callers.a.per_subject.concurrent: expected"));
+  EXPECT_THAT(with("{priority: 1}"),
+              HasSubstr("callers.a.per_subject.priority: expected one of"));
+  EXPECT_THAT(with("3"), HasSubstr("callers.a.per_subject: expected a map"));
+  EXPECT_THAT(Mistake(WithCaller(
+                  "{names: [a.example.com], per_subject: {concurrent: 1}}")),
+              HasSubstr("callers.a: expected claims beside per_subject"));
+}
+
 TEST(PolicyLimitsTest, AreRead) {
   const auto policy = AccessPolicy::Parse(
       "callers:\n"

@@ -71,6 +71,26 @@ class SignedTokensTest : public ::testing::Test {
     return gate_->Check(visitor, Infer(), Target::Of("minilm"));
   }
   absl::Status Ask(const std::string& token) { return Check(Admit(token)); }
+  void WriteLimits(const std::string& limits) {
+    Write(policy_,
+          absl::StrCat(
+              "jwt: {jwks: keys.json, issuer: https://id, audience: stoker}\n"
+              "callers:\n  ml: {claims: [{groups: ml}], ",
+              limits, "}\nrules:\n  - {callers: [ml], groups: [infer]}\n"));
+  }
+  // By a new token and connection; what is let in stays under way.
+  absl::Status Enter(const std::string& subject) {
+    const std::string header = absl::StrCat(
+        "Bearer ",
+        Token(absl::StrCat(R"("jti":")", ++tokens_,
+                           R"(","groups":"ml","sub":")", subject, "\"")));
+    CallerPass pass;
+    absl::Status entered =
+        gate_->Enter(gate_->Admit(std::make_shared<Peer>(), &header), Infer(),
+                     pass, retry_after_);
+    if (entered.ok()) passes_.push_back(std::move(pass));
+    return entered;
+  }
   double Refused(const char* reason) {
     return MetricValue(metrics_, "stoker_access_refused_total",
                        {{"reason", reason}});
@@ -83,6 +103,9 @@ class SignedTokensTest : public ::testing::Test {
   const std::string ml_ = R"("sub":"alice","groups":["ml","x"])";
   MetricRegistry metrics_;
   FakeClock clock_;
+  absl::Duration retry_after_;
+  std::vector<CallerPass> passes_;
+  int tokens_ = 0;
   std::unique_ptr<Gate> gate_;
   const std::shared_ptr<Peer> peer_ = std::make_shared<Peer>();
 };
@@ -228,6 +251,76 @@ TEST_F(SignedTokensTest, ThreadsAskWhileKeysChange) {
     gate_->Look();
   }
   for (std::thread& loop : loops) loop.join();
+}
+
+// Below the caller's limits each subject has its own, by whatever token and
+// connection it comes.
+TEST_F(SignedTokensTest, LimitsOfASubject) {
+  WriteLimits(
+      "requests_per_second: 100, burst: 3, per_subject: {"
+      "requests_per_second: 1, burst: 1, concurrent: 2}");
+  gate_->Look();
+  EXPECT_TRUE(Enter("alice").ok());
+  clock_.Advance(absl::Milliseconds(600));
+  const absl::Status status = Enter("alice");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "subject 'alice' of caller 'ml' may ask for 1 requests a second, "
+            "and has asked for more: try again later");
+  EXPECT_EQ(retry_after_, absl::Milliseconds(400));
+  EXPECT_TRUE(Enter("bob").ok());
+  EXPECT_TRUE(Enter("").ok());  // who has no subject is one as well
+  EXPECT_FALSE(Enter("").ok());
+  EXPECT_EQ(Refused("subject_rate"), 2);
+  // Under way, until they are answered.
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_TRUE(Enter("alice").ok());
+  clock_.Advance(absl::Seconds(2));
+  EXPECT_EQ(Enter("alice").message(),
+            "subject 'alice' of caller 'ml' may have 2 requests under way, and "
+            "has as many: try again later");
+  EXPECT_EQ(Refused("subject_concurrent"), 1);
+  passes_.clear();
+  EXPECT_TRUE(Enter("alice").ok());
+  // What is shown is cut; who it is is not.
+  const std::string longest(300, 'x');
+  EXPECT_TRUE(Enter(longest + "1").ok());
+  EXPECT_TRUE(Enter(longest + "2").ok());
+  EXPECT_FALSE(Enter(longest + "2").ok());
+}
+
+// All subjects together have the caller's limits, and what those refuse costs
+// no subject anything.
+TEST_F(SignedTokensTest, LimitsOfAllSubjects) {
+  WriteLimits(
+      "requests_per_second: 1, burst: 2, per_subject: {"
+      "requests_per_second: 0.001, burst: 1, concurrent: 1}");
+  gate_->Look();
+  EXPECT_TRUE(Enter("alice").ok());
+  EXPECT_TRUE(Enter("bob").ok());
+  const absl::Status status = Enter("carol");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "caller 'ml' may ask for 1 requests a second, and has asked for "
+            "more: try again later");
+  EXPECT_EQ(Refused("rate"), 1);
+  clock_.Advance(absl::Seconds(1));
+  EXPECT_TRUE(Enter("carol").ok());
+  EXPECT_FALSE(Enter("carol").ok());
+}
+
+TEST_F(SignedTokensTest, LimitsOfASubjectChangeWithThePolicy) {
+  WriteLimits("per_subject: {concurrent: 1}");
+  gate_->Look();
+  EXPECT_TRUE(Enter("alice").ok());
+  EXPECT_FALSE(Enter("alice").ok());
+  WriteLimits("per_subject: {concurrent: 2}");
+  gate_->Look();
+  EXPECT_TRUE(Enter("alice").ok());
+  EXPECT_FALSE(Enter("alice").ok());
+  WriteLimits("priority: 1");
+  gate_->Look();
+  EXPECT_TRUE(Enter("alice").ok());
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ class PageServerTest : public ::testing::Test {
  protected:
   void SetUp() override {
     auto started = PageServer::Start(
-        "127.0.0.1:0",
+        {"127.0.0.1:0"},
         {{"/",
           [] {
             return Page{"text/html; charset=utf-8", "<p>front", "none"};
@@ -114,7 +114,7 @@ class PageServerTest : public ::testing::Test {
             done_ = std::move(done);
             asked_late_.Notify();
           }}},
-        nullptr, nullptr, Clock::Real());
+        Clock::Real());
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
   }
@@ -231,8 +231,7 @@ TEST_F(PageServerTest, EndsAtOnce) {
 TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
   const std::string address = absl::StrCat("127.0.0.1:", server_->port());
   const absl::Status status =
-      PageServer::Start(address, {}, {}, nullptr, nullptr, Clock::Real())
-          .status();
+      PageServer::Start({address}, {}, {}, Clock::Real()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   const std::string message(status.message());
   EXPECT_THAT(message, StartsWith(absl::StrCat("can't listen for metrics on '",
@@ -243,8 +242,7 @@ TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
 TEST_F(PageServerTest, ANonsenseAddressIsInvalid) {
   for (const char* address : {"nonsense", "127.0.0.1:99999999", ":"}) {
     const absl::Status status =
-        PageServer::Start(address, {}, {}, nullptr, nullptr, Clock::Real())
-            .status();
+        PageServer::Start({address}, {}, {}, Clock::Real()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address;
     EXPECT_THAT(std::string(status.message()), HasSubstr(address));
   }

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 TEST(Address, WhatIsNone) {
   for (const char* wrong :
        {"", "8001", ":8001", "localhost", "127.0.0.1:65536", "127.0.0.1:-1",
-        "127.0.0.1:http", "unix:", "unix"}) {
+        "127.0.0.1:http", "unix:", "unix", "fd:", "fd:a:b"}) {
     EXPECT_EQ(Listen(wrong, "gRPC").status().code(),
               absl::StatusCode::kInvalidArgument)
         << wrong;
@@ -24,6 +24,24 @@ TEST(Address, WhatIsNone) {
   const std::string too_long = "unix:/" + std::string(108, 'x');
   EXPECT_EQ(CheckListenAddress(too_long).code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Address, ASocketThatNobodyPassed) {
+  EXPECT_TRUE(CheckListenAddress("fd:grpc").ok());
+  EXPECT_EQ(PassedName("fd:grpc"), "grpc");
+  EXPECT_FALSE(PassedName("127.0.0.1:0").has_value());
+  PassedSockets none;
+  EXPECT_TRUE(none.IsLocal("grpc"));
+  EXPECT_EQ(none.CloseOthers(), "");
+  for (PassedSockets* const passed :
+       {&none, static_cast<PassedSockets*>(nullptr)}) {
+    const absl::Status status = Listen("fd:grpc", "gRPC", passed).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(status.message(),
+              "can't listen for gRPC on 'fd:grpc': expected a socket of that "
+              "name from the service manager (LISTEN_FDS, LISTEN_FDNAMES), got "
+              "none");
+  }
 }
 
 TEST(Address, AnyPortOfEachFamily) {

@@ -3,6 +3,7 @@
 //
 //   /echo/Now     answers one message on the loop
 //   /echo/Later   answers one message on another thread
+//   /echo/Peer    answers who asks
 //   /echo/Stream  writes every message back, one at a time
 //   /echo/Fail    ends with the message as the status's text, and details
 //   /echo/Never   reads one message, and ends when it is cancelled
@@ -97,6 +98,8 @@ class EchoCall final : public CallHandler {
       worker_.Do([this, message, keep = call_.shared_from_this()] {
         call_.Answer(message);
       });
+    } else if (way_ == "/echo/Peer") {
+      call_.Answer(ByteChain::Copy(call_.peer()->shown()));
     } else if (way_ == "/echo/Stream") {
       call_.Write(message);
     } else if (way_ == "/echo/Fail") {

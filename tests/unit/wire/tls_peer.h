@@ -20,6 +20,7 @@ struct TlsClientOptions {
   const Identity* own = nullptr;  // its certificate
   int version = TLS1_3_VERSION;
   std::string alpn = std::string("\2h2");
+  std::string before;  // what comes before TLS
 };
 
 using TestSslContext = std::unique_ptr<SSL_CTX, FreeWith<SSL_CTX_free>>;
@@ -102,6 +103,7 @@ class TlsPeer : public RawPeer {
     const timeval limit = {10, 0};
     setsockopt(descriptor(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     setsockopt(descriptor(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    SendPlain(options.before);
     SSL_set_fd(ssl_.get(), descriptor());
     ERR_clear_error();
     secure_ = SSL_connect(ssl_.get()) == 1;
@@ -128,6 +130,10 @@ class TlsPeer : public RawPeer {
   }
 
  private:
+  void SendPlain(const std::string& bytes) {
+    send(descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+
   const TestSslContext context_;
   const TestSsl ssl_;
   bool secure_ = false;
