@@ -35,6 +35,7 @@ MEMORY_MB = 6144
 LIMITS = (f"--compile-timeout-seconds={COMPILE_SECONDS}", f"--compile-memory-mb={MEMORY_MB}")
 ALTERNATIONS = 40
 SPEED_SECONDS = 3
+UNCOMPILED = "uncompiled"  # the same program's name beside its own
 EAGER_TOLERANCE = 1e-4
 REFUSED = re.compile(r"error\s+\S+:1: \w+ -> failed: (.*)")
 STAYS = re.compile(r"warning\S* \S+:1 ?(\S*?): stays on eager \((\w+)\): (.*)")
@@ -163,29 +164,24 @@ class Way:
             self._result.compile_peak_mb = round(max(each["peak_rss_bytes"] for each in manifests) / 2**20)
 
     def time(self) -> None:
-        """Eager and what serves beside each other, by turns."""
-        name = self._result.forms.split()[0]
-        served_from, eager_from = (
-            self._repository(name, dict(COMPILE_FORMS)[self._result.forms]),
-            self._repository("eager", False),
-        )
-        with (
-            Daemon(served_from, self._cache, self._folder / "served.log", "--no-compile") as served,
-            Daemon(eager_from, self._folder / "no-cache", self._folder / "eager.log", "--no-compile") as eager,
-        ):
-            for daemon in (served, eager):
-                daemon.wait_ready(SERVE_SECONDS)
+        """Eager and what serves by turns, as two models of one daemon: two daemons would take each other for neighbours,
+        and leave each other cores."""
+        root = self._folder / "repositories/both"
+        self.put(root, dict(COMPILE_FORMS)[self._result.forms])
+        self.put(root, False, UNCOMPILED)
+        with Daemon(root, self._cache, self._folder / "both.log", "--no-compile") as daemon:
+            daemon.wait_ready(SERVE_SECONDS)
             for sizes in self._program.sizes:
-                self._result.speeds.append(self._time(sizes, eager, served))
+                self._result.speeds.append(self._time(sizes, daemon))
 
-    def _time(self, sizes: Sizes, eager: Daemon, served: Daemon) -> Speed:
+    def _time(self, sizes: Sizes, daemon: Daemon) -> Speed:
         inputs = infer_inputs(self._reference(sizes))
         bucket = Bucket(self._program.name, size_name(sizes))
-        sides = [Side(daemon, self._program.name, inputs) for daemon in (eager, served)]
+        sides = [Side(daemon, model, inputs) for model in (UNCOMPILED, self._program.name)]
         try:
-            before = tiers(served)
+            before = tiers(daemon)
             sides[1].answer()
-            bucket.tier = grown(before, tiers(served))
+            bucket.tier = grown(before, tiers(daemon))
             alternate(bucket, sides[0], sides[1], ALTERNATIONS, SPEED_SECONDS)
         finally:
             for side in sides:
@@ -206,13 +202,14 @@ class Way:
         self.put(root, compiled)
         return root
 
-    def put(self, root: Path, compiled: object) -> None:
-        """Into a model repository, with what `compile` says."""
-        program = root / self._program.name / "1/model.pt2"
+    def put(self, root: Path, compiled: object, name: str = "") -> None:
+        """Into a model repository, with what `compile` says, under its own name or another."""
+        model = root / (name or self._program.name)
+        program = model / "1/model.pt2"
         program.parent.mkdir(parents=True, exist_ok=True)
         program.unlink(missing_ok=True)
         os.link(self._folder / f"models/{self._program.name}/1/model.pt2", program)
-        (root / self._program.name / "model.yaml").write_text(self._program.model_yaml(compiled))
+        (model / "model.yaml").write_text(self._program.model_yaml(compiled))
 
     def _wait_served(self, daemon: Daemon, seconds: float, memory: MemoryLimit) -> None:
         def refused() -> re.Match[str] | None:

@@ -141,7 +141,7 @@ def _alone(model: SuiteModel, folder: Path, sizes: Sizes) -> Path:
 
 
 class Side:
-    """One of the two daemons, asked for one bucket."""
+    """One of two that are compared, a model of a daemon, asked for one bucket."""
 
     def __init__(self, daemon: Daemon, model: str, inputs: list[triton.InferInput]) -> None:
         self._daemon, self._model, self._inputs = daemon, model, inputs
@@ -152,8 +152,8 @@ class Side:
         return {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
 
     def seconds_of(self, runs: int) -> float:
-        """The mean of so many runs, after one that doesn't count: the other daemon's threads may
-        still turn, and the caches are its."""
+        """The mean of so many runs, after one that doesn't count: the other's threads may still turn, and the caches are
+        its."""
         self._client.infer(self._model, self._inputs)
         before = self._total()
         for _ in range(runs):
@@ -171,8 +171,10 @@ class Side:
         self._client.close()
 
     def _total(self) -> tuple[float, float]:
-        metric = self._daemon.metric
-        return metric("stoker_execute_seconds_sum"), metric("stoker_execute_seconds_count")
+        def of_model(metric: str) -> float:
+            return self._daemon.metric(metric, model=self._model)
+
+        return of_model("stoker_execute_seconds_sum"), of_model("stoker_execute_seconds_count")
 
 
 def alternate(bucket: Bucket, eager: Side, served: Side, most: int, seconds: float) -> None:
