@@ -154,8 +154,8 @@ class Unroller {
     bool has_loops = false;
     for (json& node : graph["nodes"]) {
       const std::string_view name = HigherOrderName(node);
-      if (name.empty() || !Field(node, "inputs").is_array()) continue;
       has_loops = has_loops || IsLoop(name);
+      if (name.empty() || !Field(node, "inputs").is_array()) continue;
       for (json& input : node["inputs"]) {
         json* called = CalledGraph(input);
         if (called == nullptr) continue;

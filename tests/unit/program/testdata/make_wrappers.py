@@ -167,7 +167,8 @@ SAID = ("dtype", "sizes", "strides")
 
 def _graph(graph: dict[str, Any]) -> dict[str, Any]:
     """Without what inlining doesn't look at."""
-    graph["tensor_values"] = {name: {part: said[part] for part in SAID} for name, said in graph["tensor_values"].items()}
+    values = graph["tensor_values"]
+    graph["tensor_values"] = {name: {part: said[part] for part in SAID} for name, said in values.items()}
     for node in graph["nodes"]:
         node["metadata"] = {}
         for one in node["inputs"]:
