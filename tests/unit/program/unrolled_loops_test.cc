@@ -145,8 +145,8 @@ TEST(UnrolledLoopsTest, LoopsInLoopsStayBelowALimit) {
   // Of 256 rows each: 256, 65,536, 16,777,216 steps.
   json inner = Sum();
   json scan = Scan(inner);
-  const json& values = Program(
-      scan, Rows(kMaxUnrolledSteps))["graph_module"]["graph"]["tensor_values"];
+  const json whole = Program(scan, Rows(kMaxUnrolledSteps));
+  const json& values = whole["graph_module"]["graph"]["tensor_values"];
   for (int depth = 0; depth < 2; ++depth) {
     inner = {{"inputs", List({"zero", "x"})},
              {"outputs", List({"total", "sums"})},
