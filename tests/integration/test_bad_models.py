@@ -143,6 +143,15 @@ class Running(torch.nn.Module):
         return {"y": scan(lambda total, row: (total + row, total * row), torch.zeros(4), x)[1]}
 
 
+class Each(torch.nn.Module):
+    """A graph that is called for each of as many rows as there are."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        from torch._higher_order_ops.map import map as map_rows
+
+        return {"y": map_rows(lambda row: row * 2, x)}
+
+
 class Lower(torch.nn.Module):
     """A product in bfloat16."""
 
@@ -157,7 +166,7 @@ def test_operators_that_nothing_here_runs(repository, start) -> None:
     rows = torch.export.Dim("rows", min=1, max=64)
     for name, module, size, sizes in (
         ("long", Running(), 257, None),
-        ("any", Running(), 4, ({0: rows},)),
+        ("any", Each(), 4, ({0: rows},)),
         ("lower", Lower(), 4, None),
     ):
         (root / name / "1").mkdir(parents=True)
@@ -165,7 +174,7 @@ def test_operators_that_nothing_here_runs(repository, start) -> None:
         torch.export.save(program, root / name / "1/model.pt2")
     wanted = {
         "long": ("higher_order.scan' over 257 rows", "as a while_loop, and export the model again"),
-        "any": ("higher_order.scan' over a number of rows that varies", "1 to 256 rows"),
+        "any": ("higher_order.map_impl' over a number of rows that varies", "1 to 256 rows"),
         "lower": ("higher_order.wrap_with_autocast'", "compile: {precision: bfloat16}"),
     }
     with start(root, "--no-compile") as daemon, daemon.client() as client:
