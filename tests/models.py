@@ -399,6 +399,32 @@ def wrapped() -> Model:
     return Model(_Wrapped(), (torch.randn(2, 16),), ({0: batch},), "max_batch_size: 8\nbuckets: {batch: [1, 8]}\n")
 
 
+class _Loops(nn.Module):
+    """A recurrent layer over 16 frames, and a sum over both halves of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(8, 8), nn.Linear(1, 8)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        from torch._higher_order_ops.map import map as map_rows
+        from torch._higher_order_ops.scan import scan
+
+        def step(state: Tensor, frame: Tensor) -> tuple[Tensor, Tensor]:
+            state = torch.tanh(self.inner(state) + self.outer(frame.unsqueeze(1)))
+            return state, state * 2
+
+        last, states = scan(step, x.new_zeros(x.shape[0], 8), x, dim=1)
+        halves = map_rows(lambda half: half.sin().sum(0), states.unflatten(0, (2, 8)))
+        return {"last": last, "states": states.movedim(0, 1), "halves": halves.movedim(0, 1)}
+
+
+def loops() -> Model:
+    """FP32 [batch, 16] → last, states, halves FP32 [batch, …, 8], by torch.scan and torch.map."""
+    batch = Dim("batch", min=1, max=64)
+    return Model(_Loops(), (torch.randn(2, 16),), ({0: batch},), "max_batch_size: 8\nbuckets: {batch: [1, 8]}\n")
+
+
 class _Hidden(nn.Module):
     def __init__(self, model: nn.Module, **settings: Any) -> None:
         super().__init__()
@@ -514,7 +540,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
     for f in (
         mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, distinct, slow, heavy, wide,
-        averaged, centred, shared, random, cancelling, layers, wrapped,
+        averaged, centred, shared, random, cancelling, layers, wrapped, loops,
         llama, modernbert, bert, containers, detector,
     )
 }

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.program import limits
 from compiler.program.graph_check import ArchiveError, MissingOperator, check_graph
-from compiler.program.wrappers import NotInlined, inline_wrappers
+from compiler.program.graph_values import NotInlined
+from compiler.program.wrappers import inline_wrappers
 
 if TYPE_CHECKING:
     import torch

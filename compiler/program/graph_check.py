@@ -19,6 +19,7 @@ from typing import Any
 from compiler.program.containers import PLAIN, use_plain_containers
 from compiler.program.fixed_values import drop_fixed_values
 from compiler.program.limits import MAX_EXPRESSION_BYTES
+from compiler.program.loops import LOOPS
 from compiler.program.operators import is_known
 from compiler.program.wrappers import WRAPPERS
 
@@ -29,7 +30,7 @@ MAX_EXPONENT = 16
 
 # Of torch's own operators.
 OPERATOR_NAMESPACES = {"aten", "prims", "quantized", "quantized_decomposed"}
-HIGHER_ORDER = WRAPPERS | set("associative_scan cond map_impl scan while_loop".split())
+HIGHER_ORDER = WRAPPERS | LOOPS | {"cond", "while_loop"}
 # Operators that read or write files named by the program.
 FILE_OPERATORS = {"from_file", "save", "load"}
 ARITHMETIC = (

@@ -17,3 +17,6 @@ MAX_MARKER_BYTES = 64
 MAX_STORED_RANK = 64
 # The text of a size that is an expression; a detector adds what it finds of each class.
 MAX_EXPRESSION_BYTES = 1 << 16
+# Rows that a loop runs over, and the bytes of graph, roughly, that all loops unroll to.
+MAX_UNROLLED_STEPS = 256
+MAX_UNROLLED_WEIGHT = 128 << 20

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 std::string_view Instead(std::string_view name) {
-  if (name == "scan" || name == "associative_scan" || name.starts_with("map")) {
+  if (name == "associative_scan") {
     return "write the loop with operators on whole tensors or as a while_loop, "
            "and export the model again";
   }

@@ -14,7 +14,8 @@ namespace stoker {
 // calls no such operator. Views the node.
 std::string_view HigherOrderName(const nlohmann::json& node);
 
-// Of a graph without wrappers (program/inlined_wrappers.h): INVALID_ARGUMENT,
+// Of a graph without wrappers and loops over rows
+// (program/inlined_wrappers.h): INVALID_ARGUMENT,
 // with operator and the model's line, for operators that neither nativert nor
 // the compiler runs, which is all but torch.cond and while_loop, and for graphs
 // of those that take anything but tensors, however deep they are in each other.

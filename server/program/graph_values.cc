@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "absl/strings/str_cat.h"
 #include "base/json_field.h"
 
 namespace stoker {
@@ -73,6 +74,50 @@ void ForEachInputValue(json& inputs, Visit visit) {
       ForEachValue(input["arg"], visit);
     }
   }
+}
+
+std::vector<GraphValue> ValuesOf(json& argument) {
+  std::vector<GraphValue> values;
+  ForEachValue(argument,
+               [&values](const GraphValue& value) { values.push_back(value); });
+  return values;
+}
+
+bool IsGraph(const json& graph) {
+  return Field(graph, "inputs").is_array() &&
+         Field(graph, "outputs").is_array() && Field(graph, "nodes").is_array();
+}
+
+json* CalledGraph(json& input) {
+  if (!Field(Field(Field(input, "arg"), "as_graph"), "graph").is_object()) {
+    return nullptr;
+  }
+  return &input["arg"]["as_graph"]["graph"];
+}
+
+FreshNames::FreshNames(json& graph) {
+  const auto take = [this](const GraphValue& value) {
+    if (value.name != nullptr) taken_.insert(*value.name);
+  };
+  ForEachValue(graph["inputs"], take);
+  for (json& node : graph["nodes"]) {
+    if (!node.is_object()) continue;
+    if (node.contains("outputs")) ForEachValue(node["outputs"], take);
+    taken_.insert(TextField(node, "name"));
+  }
+  for (const char* table : kValueTables) {
+    for (const auto& [name, value] : Field(graph, table).items()) {
+      taken_.insert(name);
+    }
+  }
+}
+
+std::string FreshNames::Take(const std::string& wanted) {
+  std::string name = wanted;
+  for (int& n = used_[wanted]; !taken_.insert(name).second;) {
+    name = absl::StrCat(wanted, "_", ++n);
+  }
+  return name;
 }
 
 }  // namespace stoker

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "program/graph_values.h"
 #include "program/scalar_type.h"
 #include "program/source_line.h"
+#include "program/unrolled_loops.h"
 
 namespace stoker {
 namespace {
@@ -22,10 +22,6 @@ namespace {
 using nlohmann::json;
 // Of values, from what they were called to what they are called now.
 using ValueNames = std::unordered_map<std::string, std::string>;
-
-// What a graph says of its values, by their names.
-constexpr const char* kTables[] = {"tensor_values", "sym_int_values",
-                                   "sym_float_values", "sym_bool_values"};
 
 // Operands begin so many inputs behind the graph; -1: no wrapper.
 int OperandsAt(std::string_view name) {
@@ -35,18 +31,6 @@ int OperandsAt(std::string_view name) {
     return 1;
   }
   return name == "invoke_subgraph" ? 2 : -1;  // behind the graph's own name
-}
-
-bool IsGraph(const json& graph) {
-  return Field(graph, "inputs").is_array() &&
-         Field(graph, "outputs").is_array() && Field(graph, "nodes").is_array();
-}
-
-json* CalledGraph(json& input) {
-  if (!Field(Field(Field(input, "arg"), "as_graph"), "graph").is_object()) {
-    return nullptr;
-  }
-  return &input["arg"]["as_graph"]["graph"];
 }
 
 // Whether a graph that the node calls has values of half the width of float32,
@@ -65,13 +49,6 @@ bool HoldsHalves(const json& node) {
     }
   }
   return false;
-}
-
-std::vector<GraphValue> ValuesOf(json& argument) {
-  std::vector<GraphValue> values;
-  ForEachValue(argument,
-               [&values](const GraphValue& value) { values.push_back(value); });
-  return values;
 }
 
 void Rename(const GraphValue& value, const ValueNames& names) {
@@ -101,7 +78,8 @@ class Inliner {
       inlined = inlined || inside;
     }
     if (!has_wrappers) return inlined;
-    TakeNames();
+    FreshNames fresh(graph_);
+    names_ = &fresh;
     json nodes = std::exchange(graph_["nodes"], json::array());
     const auto rename = [this](const GraphValue& value) {
       Rename(value, renamed_);
@@ -139,31 +117,6 @@ class Inliner {
     return absl::InvalidArgumentError(absl::StrCat(
         where_, ": expected ", Absl(expected), ", got '",
         TextField(node, "target"), "'", Absl(got), AtSourceLine(node)));
-  }
-
-  void TakeNames() {
-    const auto take = [this](const GraphValue& value) {
-      if (value.name != nullptr) taken_.insert(*value.name);
-    };
-    ForEachValue(graph_["inputs"], take);
-    for (json& node : graph_["nodes"]) {
-      if (!node.is_object()) continue;
-      if (node.contains("outputs")) ForEachValue(node["outputs"], take);
-      taken_.insert(TextField(node, "name"));
-    }
-    for (const char* table : kTables) {
-      for (const auto& [name, value] : Field(graph_, table).items()) {
-        taken_.insert(name);
-      }
-    }
-  }
-
-  std::string Fresh(const std::string& wanted) {
-    std::string name = wanted;
-    for (int& n = used_[wanted]; !taken_.insert(name).second;) {
-      name = absl::StrCat(wanted, "_", ++n);
-    }
-    return name;
   }
 
   absl::Status Inline(json& node) {
@@ -254,7 +207,7 @@ class Inliner {
       if (value.name == nullptr) return;
       const auto made = names.try_emplace(*value.name);
       is_closed = is_closed && made.second;
-      if (made.second) made.first->second = Fresh(*value.name);
+      if (made.second) made.first->second = names_->Take(*value.name);
       *value.name = made.first->second;
     };
     for (json& node : inner["nodes"]) {
@@ -274,7 +227,7 @@ class Inliner {
         // Mostly that of the node's only output.
         const std::string name = TextField(node, "name");
         const auto it = names.find(name);
-        node["name"] = it != names.end() ? it->second : Fresh(name);
+        node["name"] = it != names.end() ? it->second : names_->Take(name);
       }
       graph_["nodes"].push_back(std::move(node));
     }
@@ -282,7 +235,7 @@ class Inliner {
   }
 
   void MoveTables(json& inner, const ValueNames& names) {
-    for (const char* table : kTables) {
+    for (const char* table : kValueTables) {
       if (!Field(inner, table).is_object()) continue;
       for (auto& [name, value] : inner[table].items()) {
         const auto it = names.find(name);
@@ -316,7 +269,7 @@ class Inliner {
       if (!renamed_.emplace(*taken[i].name, it->second).second) {
         return Bad(node, "results of names of their own", "");
       }
-      for (const char* table : kTables) {
+      for (const char* table : kValueTables) {
         if (Field(graph_, table).is_object()) {
           graph_[table].erase(*taken[i].name);
         }
@@ -327,8 +280,7 @@ class Inliner {
 
   json& graph_;
   const std::string& where_;
-  std::unordered_set<std::string> taken_;
-  std::unordered_map<std::string, int> used_;  // digits, by wanted name
+  FreshNames* names_ = nullptr;  // while Run has a graph with wrappers
   ValueNames renamed_;
 };
 
@@ -352,6 +304,7 @@ void RenameOutputs(json& signature, const ValueNames& names) {
 }  // namespace
 
 absl::StatusOr<bool> InlineWrappers(json& program, const std::string& where) {
+  RETURN_IF_ERROR(UnrollLoops(program, where).status());
   if (!Field(Field(program, "graph_module"), "graph").is_object()) return false;
   json& module = program["graph_module"];
   Inliner inliner(module["graph"], where);

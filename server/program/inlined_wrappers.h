@@ -17,7 +17,8 @@ namespace stoker {
 
 // Puts the nodes of such graphs, however nested, in the place of the operators
 // that call them, under names that no other value or node of the graph around
-// has, and returns whether there were any. What such an operator gave back is
+// has, and returns whether there were any. Loops over rows are unrolled before
+// (program/unrolled_loops.h). What such an operator gave back is
 // called as the graph called it, in the program's signature too.
 //
 // `program` is a model.json that ParseJson took; errors begin with `where`.
@@ -26,7 +27,8 @@ namespace stoker {
 // `program` is changed in part then.
 //
 // A graph is written into the program once per call, so that nothing is copied:
-// the result is as large as `program`, up to the digits behind a name. Every
+// the result is as large as `program` with its loops unrolled, up to the digits
+// behind a name. Every
 // node moves once per level of nesting, of which ParseJson bounds the number.
 absl::StatusOr<bool> InlineWrappers(nlohmann::json& program,
                                     const std::string& where);

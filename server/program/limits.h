@@ -21,6 +21,12 @@ inline constexpr int kMaxJsonDepth = 200;
 // A parsed value takes some ten times the memory of its text.
 inline constexpr int64_t kMaxJsonValues = 20'000'000;
 
+// Rows that a loop runs over that is unrolled: each is a copy of its graph, to
+// be compiled. And what all of a program's unroll to: the bytes of texts, and
+// 32 for every JSON value. An operator takes some 4 KB.
+inline constexpr int kMaxUnrolledSteps = 256;
+inline constexpr int64_t kMaxUnrolledWeight = 128 << 20;
+
 // Axes of a weight; torch's own kernels stop here.
 inline constexpr size_t kMaxStoredRank = 64;
 // Axes of an input or output.

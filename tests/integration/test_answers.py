@@ -15,9 +15,9 @@ from tests.integration.daemon import Daemon
 from tests.integration.wire import assert_same, eager, indices, raw_request, read, stub, typed_request
 
 Inputs = dict[str, Tensor]
-# The last four hold operators that call graphs of their own, or answer in a class of transformers'.
+# The last five hold operators that call graphs of their own, or answer in a class of transformers'.
 COMPILED = ["mlp", "identity", "allkinds", "tokens", "hostile", "static", "nobatch", "renamed"]
-COMPILED += ["wrapped", "llama", "modernbert", "bert"]
+COMPILED += ["wrapped", "loops", "llama", "modernbert", "bert"]
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,9 @@ CASES = [
     ("renamed", pairs, (6,), "batch=8"),
     ("wrapped", rows, (1,), "batch=1"),
     ("wrapped", rows, (5,), "batch=8"),
+    ("loops", rows, (1,), "batch=1"),
+    ("loops", rows, (5,), "batch=8"),
+    ("loops", rows, (9,), "none"),
     ("llama", words, (2, 16), "batch=2,tokens=16"),
     ("llama", words, (1, 9), "batch=2,tokens=16"),
     ("llama", words, (1, 20), "none"),

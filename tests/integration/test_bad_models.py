@@ -135,12 +135,21 @@ def test_files_of_other_kinds_are_named(repository, start) -> None:
 
 
 class Running(torch.nn.Module):
-    """A running sum, by an operator that calls a graph for each row."""
+    """A running sum, by an operator that calls a graph for each row, of which there are more than are unrolled."""
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
         from torch._higher_order_ops.scan import scan
 
         return {"y": scan(lambda total, row: (total + row, total * row), torch.zeros(4), x)[1]}
+
+
+class Each(torch.nn.Module):
+    """A graph that is called for each of as many rows as there are."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        from torch._higher_order_ops.map import map as map_rows
+
+        return {"y": map_rows(lambda row: row * 2, x)}
 
 
 class Lower(torch.nn.Module):
@@ -154,11 +163,18 @@ class Lower(torch.nn.Module):
 def test_operators_that_nothing_here_runs(repository, start) -> None:
     """Refused by the operator, the line of the model, and what to do."""
     root = repository("mlp")
-    for name, module in (("running", Running()), ("lower", Lower())):
+    rows = torch.export.Dim("rows", min=1, max=64)
+    for name, module, size, sizes in (
+        ("long", Running(), 257, None),
+        ("any", Each(), 4, ({0: rows},)),
+        ("lower", Lower(), 4, None),
+    ):
         (root / name / "1").mkdir(parents=True)
-        torch.export.save(torch.export.export(module, (torch.ones(4, 4),)), root / name / "1/model.pt2")
+        program = torch.export.export(module, (torch.ones(size, 4),), dynamic_shapes=sizes)
+        torch.export.save(program, root / name / "1/model.pt2")
     wanted = {
-        "running": ("higher_order.scan'", "as a while_loop, and export the model again"),
+        "long": ("higher_order.scan' over 257 rows", "as a while_loop, and export the model again"),
+        "any": ("higher_order.map_impl' over a number of rows that varies", "1 to 256 rows"),
         "lower": ("higher_order.wrap_with_autocast'", "compile: {precision: bfloat16}"),
     }
     with start(root, "--no-compile") as daemon, daemon.client() as client:

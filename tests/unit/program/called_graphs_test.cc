@@ -47,9 +47,7 @@ TEST(CalledGraphsTest, TakesWhatNativertRuns) {
 
 TEST(CalledGraphsTest, NamesWhatItDoesntAndWhatToDo) {
   for (const auto& [name, advice] :
-       {std::pair("scan", "whole tensors or as a while_loop"),
-        std::pair("map_impl", "whole tensors or as a while_loop"),
-        std::pair("associative_scan", "whole tensors or as a while_loop"),
+       {std::pair("associative_scan", "whole tensors or as a while_loop"),
         std::pair("flex_attention", "scaled_dot_product_attention"),
         std::pair("out_dtype", "export the model without it")}) {
     const auto named =

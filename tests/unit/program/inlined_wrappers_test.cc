@@ -108,7 +108,7 @@ std::string Refusal(json program) {
 TEST(InlinedWrappersTest, MakesOfTorchsProgramsWhatTheCompilersReaderMakes) {
   std::ifstream file("tests/unit/program/testdata/wrappers.json");
   const json cases = json::parse(file);
-  EXPECT_THAT(cases, SizeIs(9));
+  EXPECT_THAT(cases, SizeIs(12));
   for (const auto& [name, made] : cases.items()) {
     json program = made["program"];
     const absl::StatusOr<bool> inlined = Inline(program);

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._higher_order_ops.hints_wrap import hints_wrapper
+from torch._higher_order_ops.map import map as map_rows
+from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.strict_mode import strict_mode
 
 Forward = Callable[["Wrapped", Tensor], dict[str, Tensor]]
@@ -110,10 +112,45 @@ def region(self: Wrapped, x: Tensor) -> dict[str, Tensor]:
     return {"y": sine(sine(x))}
 
 
+def running(self: Wrapped, x: Tensor) -> dict[str, Tensor]:
+    """A loop over columns, from the last one on, of a state that each step gives on; two results of each step."""
+
+    def step(state: tuple[Tensor, Tensor], column: Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        total, most = state[0] + column, torch.maximum(state[1], column)
+        return (total, most), (total * most, column.sin())
+
+    zero = x.new_zeros(x.shape[0])
+    (total, most), (products, sines) = scan(step, (zero, zero.clone()), x, dim=1, reverse=True)
+    return {"total": total, "most": most, "products": products, "sines": sines}
+
+
+def recurrent(self: Wrapped, x: Tensor) -> dict[str, Tensor]:
+    """Weights that each step uses, and a branch in it."""
+
+    def step(state: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        state = torch.tanh(self.first(state) + row.unsqueeze(1))
+        return state, torch.cond(row.sum() > 0, lambda s: s.sin(), lambda s: s.cos(), (state,))
+
+    last, states = scan(step, x, x.new_ones(3, 1) * x[:, 0])
+    return {"last": last, "states": states}
+
+
+def loops(self: Wrapped, x: Tensor) -> dict[str, Tensor]:
+    """A loop in a loop, and one after it, over more than one tensor."""
+
+    def over_rows(rows: Tensor) -> Tensor:
+        return scan(lambda total, row: (total + row, total * row), torch.zeros(4), rows)[1]
+
+    y = map_rows(over_rows, self.first(x).new_ones(2, 3, 4).cumsum(0))
+    z = map_rows(lambda pair: pair[0] @ pair[1].T, (y, y + 1))
+    return {"y": y * x.sum(), "z": z}
+
+
 BODIES: dict[str, Forward] = {
     body.__name__: body
     for body in (
         two_results, sizes, lists, nested, in_place, in_branch, hints, strict, region,
+        running, recurrent, loops,
     )
 }  # fmt: skip
 
@@ -125,9 +162,13 @@ def export(body: str) -> torch.export.ExportedProgram:
     return torch.export.export(module, (torch.ones(3, 4),), dynamic_shapes=({0: batch},), strict=False)
 
 
+SAID = ("dtype", "sizes", "strides")
+
+
 def _graph(graph: dict[str, Any]) -> dict[str, Any]:
     """Without what inlining doesn't look at."""
-    graph["tensor_values"] = {name: {"dtype": said["dtype"]} for name, said in graph["tensor_values"].items()}
+    values = graph["tensor_values"]
+    graph["tensor_values"] = {name: {part: said[part] for part in SAID} for name, said in values.items()}
     for node in graph["nodes"]:
         node["metadata"] = {}
         for one in node["inputs"]:
