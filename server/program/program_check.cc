@@ -25,11 +25,25 @@ using nlohmann::json;
 
 constexpr int64_t kSchemaMajor = 8;
 
-// What the server has of torchvision's (runner/vision_operators.h) and of
-// transformers' (runner/grouped_mm.h).
+// What the server has of torchvision's (runner/vision_operators.h), of
+// transformers' (runner/grouped_mm.h) and of what torch registers from Python
+// (runner/quantised_operators.h).
 constexpr absl::string_view kVisionOperators[] = {
     "nms", "roi_align", "ps_roi_align", "deform_conv2d", "_cuda_version"};
 constexpr absl::string_view kTransformersOperators[] = {"grouped_mm_fallback"};
+constexpr absl::string_view kQuantisedOperators[] = {
+    "quantize_per_tensor",
+    "dequantize_per_tensor",
+    "quantize_per_channel",
+    "dequantize_per_channel",
+    "quantize_per_token",
+    "dequantize_per_token",
+    "quantize_per_channel_group",
+    "dequantize_per_channel_group",
+    "choose_qparams",
+    "choose_qparams_symmetric",
+    "choose_qparams_per_token",
+    "choose_qparams_per_token_asymmetric"};
 // Operators of theirs that read or write the files that a program names.
 constexpr absl::string_view kFileOperators[] = {"from_file", "save", "load"};
 // Arithmetic on sizes, which nativert does itself.
@@ -64,6 +78,10 @@ bool IsAllowed(const std::vector<std::string>& parts) {
   const std::string& name = parts[3];
   if (library == "torchvision") return Contains(kVisionOperators, name);
   if (library == "transformers") return Contains(kTransformersOperators, name);
+  if (library == "quantized_decomposed") {
+    return Contains(kQuantisedOperators, name);
+  }
+  if (library == "prims") return false;  // torch has them in Python alone
   return IsOwnLibrary(library) ? !Contains(kFileOperators, name)
                                : FindOperatorLibrary(library) != nullptr;
 }
@@ -74,7 +92,8 @@ bool IsListed(const std::vector<std::string>& parts) {
   const std::string& library = parts[2];
   if (library == "aten") return IsKnownOperator(parts[3]);
   return library == "torchvision" || library == "transformers" ||
-         library == "higher_order" || !IsOwnLibrary(library);
+         library == "quantized_decomposed" || library == "higher_order" ||
+         !IsOwnLibrary(library);
 }
 
 // What may be done where an operator's library isn't here.

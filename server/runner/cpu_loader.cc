@@ -14,6 +14,7 @@
 #include "runner/grouped_mm.h"
 #include "runner/integer_division.h"
 #include "runner/number_operators.h"
+#include "runner/quantised_operators.h"
 #include "runner/static_kernels.h"
 #include "runner/torch_errors.h"
 #include "runner/vision_operators.h"
@@ -64,6 +65,7 @@ std::unique_ptr<ExecutableLoader> MakeCpuLoader(const FreeCores* free_cores) {
   CheckKernelsArguments();
   RegisterVisionOperators();
   RegisterGroupedMm();
+  RegisterQuantisedOperators();
   RegisterNumberOperators();
   UseDispatchedKernelsOnly();
   // nativert warns of every operator that it has no kernel of its own for, at
