@@ -13,13 +13,12 @@ void AddGpuOptions(CLI::App& app, GpuServing& gpu) {
                  "GPU; beside stokerd or in ../lib/stoker unless given");
   AddSeconds(
       app, "--gpu-run-limit-seconds", gpu.run_limit,
-      "time after which a run on a GPU counts as hung, and the process ends",
-      /*or_never=*/false, Seconds(/*zero_allowed=*/false));
+      "time after which a run on a GPU counts as hung, and the process ends");
   AddSeconds(app, "--gpu-idle-seconds", gpu.idle_after,
              "time without a request after which a version's memory on a GPU "
              "may go to one whose load finds none; it is loaded again when it "
              "is asked for; 0: never",
-             /*or_never=*/true, Seconds(/*zero_allowed=*/true));
+             /*or_never=*/true);
 }
 
 }  // namespace stoker

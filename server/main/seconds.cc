@@ -24,8 +24,7 @@ CLI::Validator Seconds(bool zero_allowed) {
 }
 
 void AddSeconds(CLI::App& app, const std::string& name, absl::Duration& value,
-                const std::string& meaning, bool or_never,
-                const CLI::Validator& check) {
+                const std::string& meaning, bool or_never) {
   const bool never = value == absl::InfiniteDuration();
   app.add_option_function<double>(
          name,
@@ -34,7 +33,7 @@ void AddSeconds(CLI::App& app, const std::string& name, absl::Duration& value,
                                             : absl::Seconds(seconds);
          },
          meaning)
-      ->check(check)
+      ->check(Seconds(or_never))
       ->default_str(never ? "0" : std::to_string(absl::ToInt64Seconds(value)));
 }
 

@@ -6,16 +6,6 @@
 #include "main/seconds.h"
 
 namespace stoker {
-namespace {
-
-void AddTime(CLI::App& app, const std::string& name, absl::Duration& value,
-             const std::string& meaning, bool or_never) {
-  AddSeconds(app, name, value, meaning, or_never,
-             or_never ? CLI::Range(0.0, 1e9) : CLI::Range(0.001, 1e9));
-}
-
-}  // namespace
-
 void AddWireOptions(CLI::App& app, WireLimits& limits,
                     std::vector<IpNetwork>& proxies) {
   app.add_option_function<std::vector<std::string>>(
@@ -54,27 +44,26 @@ void AddWireOptions(CLI::App& app, WireLimits& limits,
                  "headers")
       ->check(CLI::Range(1 << 10, 1 << 18))
       ->capture_default_str();
-  AddTime(app, "--stall-seconds", limits.stall_limit,
-          "time for each piece of a message that has begun to arrive, or of "
-          "an answer that is being taken",
-          false);
+  AddSeconds(app, "--stall-seconds", limits.stall_limit,
+             "time for each piece of a message that has begun to arrive, or of "
+             "an answer that is being taken");
   app.add_option("--stall-bytes", limits.progress_bytes,
                  "size of such a piece; the last one may be smaller")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();
-  AddTime(app, "--handshake-seconds", limits.handshake_limit,
-          "until a client has spoken HTTP/2, behind TLS where there is that",
-          false);
-  AddTime(app, "--keepalive-seconds", limits.keepalive,
-          "silence after which a client is asked whether it is there, and "
-          "has as long to answer",
-          false);
-  AddTime(app, "--connection-idle-seconds", limits.max_idle,
-          "a connection without calls is closed after; 0: never", true);
-  AddTime(app, "--connection-age-seconds", limits.max_age,
-          "a connection takes no more calls after, so that clients spread "
-          "over new servers; 0: never",
-          true);
+  AddSeconds(
+      app, "--handshake-seconds", limits.handshake_limit,
+      "until a client has spoken HTTP/2, behind TLS where there is that");
+  AddSeconds(app, "--keepalive-seconds", limits.keepalive,
+             "silence after which a client is asked whether it is there, and "
+             "has as long to answer");
+  AddSeconds(app, "--connection-idle-seconds", limits.max_idle,
+             "a connection without calls is closed after; 0: never",
+             /*or_never=*/true);
+  AddSeconds(app, "--connection-age-seconds", limits.max_age,
+             "a connection takes no more calls after, so that clients spread "
+             "over new servers; 0: never",
+             /*or_never=*/true);
 }
 
 }  // namespace stoker

@@ -54,6 +54,8 @@ def taken() -> Iterator[str]:
         "--compile-memory-mb=1",
         "--drain-seconds=-1",
         "--drain-seconds=nan",
+        "--stall-seconds=nan",
+        "--keepalive-seconds=0",
         "--repository-poll-seconds=soon",
         "--repository-wait-seconds=-1",
         "--log-level=loud",
