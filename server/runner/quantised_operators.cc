@@ -14,12 +14,10 @@
 namespace stoker {
 namespace {
 
-using at::ScalarType;
-using at::Tensor;
-using MaybeTensor = std::optional<Tensor>;
-using MaybeType = std::optional<ScalarType>;
+using MaybeTensor = std::optional<at::Tensor>;
+using MaybeType = std::optional<at::ScalarType>;
 
-bool IsQuantised(ScalarType dtype) {
+bool IsQuantised(at::ScalarType dtype) {
   switch (dtype) {
     case at::kByte:
     case at::kChar:
@@ -34,7 +32,7 @@ bool IsQuantised(ScalarType dtype) {
   }
 }
 
-std::pair<double, double> LimitsOf(ScalarType dtype) {
+std::pair<double, double> LimitsOf(at::ScalarType dtype) {
   switch (dtype) {
     case at::kByte:
       return {0, 255};
@@ -54,7 +52,7 @@ std::pair<double, double> LimitsOf(ScalarType dtype) {
   }
 }
 
-void CheckLimits(int64_t least, int64_t most, ScalarType dtype) {
+void CheckLimits(int64_t least, int64_t most, at::ScalarType dtype) {
   TORCH_CHECK(IsQuantised(dtype),
               "expected to quantise to integers of at most 32 bits or 8-bit "
               "floating point, got ",
@@ -66,13 +64,13 @@ void CheckLimits(int64_t least, int64_t most, ScalarType dtype) {
       " to ", most);
 }
 
-void CheckOne(const char* what, const Tensor& tensor) {
+void CheckOne(const char* what, const at::Tensor& tensor) {
   TORCH_CHECK(tensor.numel() == 1, "expected a ", what, " of one element, got ",
               tensor.sizes());
 }
 
 // What is quantised, as float32.
-Tensor Float(const Tensor& input) {
+at::Tensor Float(const at::Tensor& input) {
   if (input.scalar_type() == at::kHalf ||
       input.scalar_type() == at::kBFloat16) {
     return input.to(at::kFloat);
@@ -83,8 +81,9 @@ Tensor Float(const Tensor& input) {
   return input;
 }
 
-Tensor QuantizePerTensor(const Tensor& input, double scale, int64_t zero_point,
-                         int64_t least, int64_t most, ScalarType dtype) {
+at::Tensor QuantizePerTensor(const at::Tensor& input, double scale,
+                             int64_t zero_point, int64_t least, int64_t most,
+                             at::ScalarType dtype) {
   CheckLimits(least, most, dtype);
   return Float(input)
       .mul(1.0 / scale)
@@ -94,19 +93,23 @@ Tensor QuantizePerTensor(const Tensor& input, double scale, int64_t zero_point,
       .to(dtype);
 }
 
-Tensor QuantizePerTensorOfTensors(const Tensor& input, const Tensor& scale,
-                                  const Tensor& zero_point, int64_t least,
-                                  int64_t most, ScalarType dtype) {
+at::Tensor QuantizePerTensorOfTensors(const at::Tensor& input,
+                                      const at::Tensor& scale,
+                                      const at::Tensor& zero_point,
+                                      int64_t least, int64_t most,
+                                      at::ScalarType dtype) {
   CheckOne("zero point", zero_point);
   CheckOne("scale", scale);
   return QuantizePerTensor(input, scale.item<double>(),
                            zero_point.item<int64_t>(), least, most, dtype);
 }
 
-Tensor QuantizePerTensorOfTensors2(const Tensor& input, const Tensor& scale,
-                                   const Tensor& zero_point,
-                                   const Tensor& least, const Tensor& most,
-                                   ScalarType dtype) {
+at::Tensor QuantizePerTensorOfTensors2(const at::Tensor& input,
+                                       const at::Tensor& scale,
+                                       const at::Tensor& zero_point,
+                                       const at::Tensor& least,
+                                       const at::Tensor& most,
+                                       at::ScalarType dtype) {
   CheckOne("least value", least);
   CheckOne("largest value", most);
   return QuantizePerTensorOfTensors(input, scale, zero_point,
@@ -114,20 +117,22 @@ Tensor QuantizePerTensorOfTensors2(const Tensor& input, const Tensor& scale,
                                     dtype);
 }
 
-Tensor DequantizePerTensor(const Tensor& input, double scale,
-                           int64_t zero_point, int64_t /*least*/,
-                           int64_t /*most*/, ScalarType dtype,
-                           MaybeType out_dtype) {
+at::Tensor DequantizePerTensor(const at::Tensor& input, double scale,
+                               int64_t zero_point, int64_t /*least*/,
+                               int64_t /*most*/, at::ScalarType dtype,
+                               MaybeType out_dtype) {
   TORCH_CHECK(input.scalar_type() == dtype && IsQuantised(dtype),
               "expected numbers that were quantised to ", dtype, ", got ",
               input.scalar_type());
   return input.to(out_dtype.value_or(at::kFloat)).sub(zero_point).mul(scale);
 }
 
-Tensor DequantizePerTensorOfTensors(const Tensor& input, const Tensor& scale,
-                                    const Tensor& zero_point, int64_t least,
-                                    int64_t most, ScalarType dtype,
-                                    MaybeType out_dtype) {
+at::Tensor DequantizePerTensorOfTensors(const at::Tensor& input,
+                                        const at::Tensor& scale,
+                                        const at::Tensor& zero_point,
+                                        int64_t least, int64_t most,
+                                        at::ScalarType dtype,
+                                        MaybeType out_dtype) {
   CheckOne("zero point", zero_point);
   CheckOne("scale", scale);
   return DequantizePerTensor(input, scale.item<double>(),
@@ -135,10 +140,10 @@ Tensor DequantizePerTensorOfTensors(const Tensor& input, const Tensor& scale,
                              out_dtype);
 }
 
-Tensor DequantizePerTensorOfTensors2(const Tensor& input, const Tensor& scale,
-                                     const Tensor& zero_point,
-                                     const Tensor& least, const Tensor& most,
-                                     ScalarType dtype, MaybeType out_dtype) {
+at::Tensor DequantizePerTensorOfTensors2(
+    const at::Tensor& input, const at::Tensor& scale,
+    const at::Tensor& zero_point, const at::Tensor& least,
+    const at::Tensor& most, at::ScalarType dtype, MaybeType out_dtype) {
   CheckOne("least value", least);
   CheckOne("largest value", most);
   return DequantizePerTensorOfTensors(input, scale, zero_point,
@@ -147,7 +152,8 @@ Tensor DequantizePerTensorOfTensors2(const Tensor& input, const Tensor& scale,
 }
 
 // One number for each channel, such that it meets the input's axis.
-Tensor AlongAxis(const Tensor& numbers, const Tensor& input, int64_t axis) {
+at::Tensor AlongAxis(const at::Tensor& numbers, const at::Tensor& input,
+                     int64_t axis) {
   std::vector<int64_t> shape(static_cast<size_t>(input.dim()), 1);
   const int64_t at = at::maybe_wrap_dim(axis, input.dim());
   TORCH_CHECK(numbers.numel() == input.size(at),
@@ -157,10 +163,11 @@ Tensor AlongAxis(const Tensor& numbers, const Tensor& input, int64_t axis) {
   return numbers.reshape(shape);
 }
 
-Tensor QuantizePerChannel(const Tensor& input, const Tensor& scales,
-                          const Tensor& zero_points, int64_t axis,
-                          int64_t least, int64_t most, ScalarType dtype) {
-  const Tensor numbers = Float(input);
+at::Tensor QuantizePerChannel(const at::Tensor& input, const at::Tensor& scales,
+                              const at::Tensor& zero_points, int64_t axis,
+                              int64_t least, int64_t most,
+                              at::ScalarType dtype) {
+  const at::Tensor numbers = Float(input);
   CheckLimits(least, most, dtype);
   return numbers.mul(AlongAxis(scales, input, axis).reciprocal())
       .round()
@@ -169,23 +176,24 @@ Tensor QuantizePerChannel(const Tensor& input, const Tensor& scales,
       .to(dtype);
 }
 
-Tensor DequantizePerChannel(const Tensor& input, const Tensor& scales,
-                            const MaybeTensor& zero_points, int64_t axis,
-                            int64_t least, int64_t most, ScalarType dtype,
-                            MaybeType out_dtype) {
+at::Tensor DequantizePerChannel(const at::Tensor& input,
+                                const at::Tensor& scales,
+                                const MaybeTensor& zero_points, int64_t axis,
+                                int64_t least, int64_t most,
+                                at::ScalarType dtype, MaybeType out_dtype) {
   TORCH_CHECK(input.scalar_type() == dtype,
               "expected numbers that were quantised to ", dtype, ", got ",
               input.scalar_type());
   CheckLimits(least, most, dtype);
-  const Tensor scale = AlongAxis(scales, input, axis);
-  const Tensor shifted = zero_points.has_value()
-                             ? input.sub(AlongAxis(*zero_points, input, axis))
-                             : input;
+  const at::Tensor scale = AlongAxis(scales, input, axis);
+  const at::Tensor shifted =
+      zero_points.has_value() ? input.sub(AlongAxis(*zero_points, input, axis))
+                              : input;
   return shifted.mul(scale).to(out_dtype.value_or(at::kFloat));
 }
 
-void CheckOnePerToken(const Tensor& input, const Tensor& scales,
-                      const Tensor& zero_points) {
+void CheckOnePerToken(const at::Tensor& input, const at::Tensor& scales,
+                      const at::Tensor& zero_points) {
   TORCH_CHECK(input.dim() > 0, "expected tokens, got a number");
   const int64_t tokens = c10::multiply_integers(
       input.sizes().slice(0, static_cast<size_t>(input.dim() - 1)));
@@ -194,9 +202,9 @@ void CheckOnePerToken(const Tensor& input, const Tensor& scales,
               " tokens, got ", scales.sizes(), " and ", zero_points.sizes());
 }
 
-Tensor QuantizePerToken(const Tensor& input, const Tensor& scales,
-                        const Tensor& zero_points, int64_t least, int64_t most,
-                        ScalarType dtype) {
+at::Tensor QuantizePerToken(const at::Tensor& input, const at::Tensor& scales,
+                            const at::Tensor& zero_points, int64_t least,
+                            int64_t most, at::ScalarType dtype) {
   CheckLimits(least, most, dtype);
   CheckOnePerToken(input, scales, zero_points);
   return input.mul(scales.reciprocal())
@@ -206,15 +214,16 @@ Tensor QuantizePerToken(const Tensor& input, const Tensor& scales,
       .to(dtype);
 }
 
-Tensor DequantizePerToken(const Tensor& input, const Tensor& scales,
-                          const Tensor& zero_points, int64_t /*least*/,
-                          int64_t /*most*/, ScalarType /*dtype*/,
-                          ScalarType out_dtype) {
+at::Tensor DequantizePerToken(const at::Tensor& input, const at::Tensor& scales,
+                              const at::Tensor& zero_points, int64_t /*least*/,
+                              int64_t /*most*/, at::ScalarType /*dtype*/,
+                              at::ScalarType out_dtype) {
   return input.sub(zero_points).mul(scales).to(out_dtype);
 }
 
 // The matrix with a row for each group.
-Tensor Grouped(const Tensor& matrix, const Tensor& scales, int64_t size) {
+at::Tensor Grouped(const at::Tensor& matrix, const at::Tensor& scales,
+                   int64_t size) {
   TORCH_CHECK(size > 1, "expected groups of more than one, got ", size);
   TORCH_CHECK(matrix.dim() == 2 && scales.dim() > 0,
               "expected a matrix and scales, got ", matrix.sizes(), " and ",
@@ -226,10 +235,12 @@ Tensor Grouped(const Tensor& matrix, const Tensor& scales, int64_t size) {
   return matrix.reshape({-1, size});
 }
 
-Tensor QuantizePerChannelGroup(const Tensor& input, const Tensor& scales,
-                               const Tensor& zero_points, int64_t least,
-                               int64_t most, ScalarType dtype, int64_t size) {
-  const Tensor groups = Grouped(input, scales, size);
+at::Tensor QuantizePerChannelGroup(const at::Tensor& input,
+                                   const at::Tensor& scales,
+                                   const at::Tensor& zero_points, int64_t least,
+                                   int64_t most, at::ScalarType dtype,
+                                   int64_t size) {
+  const at::Tensor groups = Grouped(input, scales, size);
   TORCH_CHECK(!groups.isnan().any().item<bool>(),
               "expected numbers, got NaN among them");
   return groups.mul(scales.reshape({-1, 1}).reciprocal())
@@ -240,28 +251,29 @@ Tensor QuantizePerChannelGroup(const Tensor& input, const Tensor& scales,
       .reshape_as(input);
 }
 
-Tensor DequantizePerChannelGroup(const Tensor& input, const Tensor& scales,
-                                 const MaybeTensor& zero_points,
-                                 int64_t /*least*/, int64_t /*most*/,
-                                 ScalarType /*dtype*/, int64_t size,
-                                 ScalarType out_dtype) {
-  const Tensor groups = Grouped(input, scales, size);
-  const Tensor zero = zero_points.has_value()
-                          ? zero_points->reshape({-1, 1})
-                          : at::zeros({}, scales.options().dtype(at::kInt));
+at::Tensor DequantizePerChannelGroup(const at::Tensor& input,
+                                     const at::Tensor& scales,
+                                     const MaybeTensor& zero_points,
+                                     int64_t /*least*/, int64_t /*most*/,
+                                     at::ScalarType /*dtype*/, int64_t size,
+                                     at::ScalarType out_dtype) {
+  const at::Tensor groups = Grouped(input, scales, size);
+  const at::Tensor zero = zero_points.has_value()
+                              ? zero_points->reshape({-1, 1})
+                              : at::zeros({}, scales.options().dtype(at::kInt));
   return groups.sub(zero)
       .mul(scales.reshape({-1, 1}))
       .reshape_as(input)
       .to(out_dtype);
 }
 
-using ScaleAndZeroPoint = std::tuple<Tensor, Tensor>;
+using ScaleAndZeroPoint = std::tuple<at::Tensor, at::Tensor>;
 
 // Least and largest, 0 among them; nullopt: there are none yet, as observers
 // begin.
-std::optional<std::pair<Tensor, Tensor>> RangeOf(const Tensor& input,
-                                                 int64_t least, int64_t most,
-                                                 ScalarType dtype) {
+std::optional<std::pair<at::Tensor, at::Tensor>> RangeOf(
+    const at::Tensor& input, int64_t least, int64_t most,
+    at::ScalarType dtype) {
   TORCH_CHECK(input.scalar_type() == at::kFloat ||
                   input.scalar_type() == at::kHalf ||
                   input.scalar_type() == at::kBFloat16,
@@ -284,26 +296,27 @@ ScaleAndZeroPoint Unknown() {
   return {at::ones({1}, at::kFloat), at::zeros({1}, at::kLong)};
 }
 
-ScaleAndZeroPoint ChooseQparams(const Tensor& input, int64_t least,
-                                int64_t most, double eps, ScalarType dtype) {
+ScaleAndZeroPoint ChooseQparams(const at::Tensor& input, int64_t least,
+                                int64_t most, double eps,
+                                at::ScalarType dtype) {
   const auto range = RangeOf(input, least, most, dtype);
   if (!range.has_value()) return Unknown();
   const auto& [low, high] = *range;
-  const Tensor scale =
+  const at::Tensor scale =
       at::maximum(high.sub(low).div(static_cast<double>(most - least)),
                   at::full({1}, eps, at::kFloat));
-  const Tensor zero_point =
+  const at::Tensor zero_point =
       at::rsub(low.div(scale).round().to(at::kInt), least).clamp(least, most);
   return {scale.to(at::kDouble), zero_point.to(at::kLong)};
 }
 
-ScaleAndZeroPoint ChooseQparamsSymmetric(const Tensor& input, int64_t least,
+ScaleAndZeroPoint ChooseQparamsSymmetric(const at::Tensor& input, int64_t least,
                                          int64_t most, double eps,
-                                         ScalarType dtype) {
+                                         at::ScalarType dtype) {
   const auto range = RangeOf(input, least, most, dtype);
   if (!range.has_value()) return Unknown();
-  const Tensor high = at::maximum(range->first.neg(), range->second);
-  const Tensor scale =
+  const at::Tensor high = at::maximum(range->first.neg(), range->second);
+  const at::Tensor scale =
       at::maximum(high.div(static_cast<double>(most - least) / 2),
                   at::full({1}, eps, at::kFloat));
   constexpr int64_t kMiddleOfBytes = 128;
@@ -311,9 +324,10 @@ ScaleAndZeroPoint ChooseQparamsSymmetric(const Tensor& input, int64_t least,
           at::full({1}, dtype == at::kByte ? kMiddleOfBytes : 0, at::kLong)};
 }
 
-ScaleAndZeroPoint ChooseQparamsPerToken(const Tensor& input, ScalarType dtype) {
+ScaleAndZeroPoint ChooseQparamsPerToken(const at::Tensor& input,
+                                        at::ScalarType dtype) {
   TORCH_CHECK(dtype == at::kChar, "expected to quantise to int8, got ", dtype);
-  Tensor scales = input.abs().amax(/*dim=*/-1, /*keepdim=*/true);
+  at::Tensor scales = input.abs().amax(/*dim=*/-1, /*keepdim=*/true);
   if (scales.scalar_type() == at::kHalf) scales = scales.to(at::kFloat);
   constexpr double kLeastScale = 1e-5;
   constexpr int64_t kMost = 127;
@@ -321,20 +335,20 @@ ScaleAndZeroPoint ChooseQparamsPerToken(const Tensor& input, ScalarType dtype) {
   return {scales, at::zeros_like(scales)};
 }
 
-ScaleAndZeroPoint ChooseQparamsPerTokenAsymmetric(const Tensor& input,
-                                                  ScalarType /*dtype*/) {
+ScaleAndZeroPoint ChooseQparamsPerTokenAsymmetric(const at::Tensor& input,
+                                                  at::ScalarType /*dtype*/) {
   constexpr int64_t kLeast = -128, kMost = 127;
-  const Tensor least = input.amin(/*dim=*/-1, /*keepdim=*/true);
-  const Tensor most = input.amax(/*dim=*/-1, /*keepdim=*/true);
-  const Tensor low = at::minimum(least, at::zeros_like(least));
-  const Tensor high = at::maximum(most, at::zeros_like(most));
+  const at::Tensor least = input.amin(/*dim=*/-1, /*keepdim=*/true);
+  const at::Tensor most = input.amax(/*dim=*/-1, /*keepdim=*/true);
+  const at::Tensor low = at::minimum(least, at::zeros_like(least));
+  const at::Tensor high = at::maximum(most, at::zeros_like(most));
   constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
-  const Tensor scale = high.sub(low)
-                           .div(static_cast<double>(kMost - kLeast))
-                           .clamp_min(kEpsilon);
-  const Tensor scaled_low = low.div(scale), scaled_high = high.div(scale);
-  const Tensor errors = scaled_low.add(kLeast).add(scaled_high.add(kMost));
-  const Tensor zero_point =
+  const at::Tensor scale = high.sub(low)
+                               .div(static_cast<double>(kMost - kLeast))
+                               .clamp_min(kEpsilon);
+  const at::Tensor scaled_low = low.div(scale), scaled_high = high.div(scale);
+  const at::Tensor errors = scaled_low.add(kLeast).add(scaled_high.add(kMost));
+  const at::Tensor zero_point =
       at::where(errors.gt(0), at::rsub(scaled_low, kLeast),
                 at::rsub(scaled_high, kMost))
           .clamp(kLeast, kMost)
@@ -343,7 +357,7 @@ ScaleAndZeroPoint ChooseQparamsPerTokenAsymmetric(const Tensor& input,
 }
 
 // Registered for as long as the library lives.
-bool Register() {
+bool RegisterOperatorsOnce() {
   static torch::Library* const library =
       new torch::Library(torch::Library::FRAGMENT, "quantized_decomposed",
                          std::nullopt, __FILE__, __LINE__);
@@ -412,7 +426,7 @@ bool Register() {
 }  // namespace
 
 void RegisterQuantisedOperators() {
-  static const bool registered = Register();
+  static const bool registered = RegisterOperatorsOnce();
   static_cast<void>(registered);
 }
 
