@@ -15,10 +15,9 @@
 // Every failure ends the process with a line that says why.
 class Artifact {
  public:
-  // `threads`: of the contexts that it will run in.
-  Artifact(const std::string& program, const std::string& folder, int threads)
+  Artifact(const std::string& program, const std::string& folder)
       : loader_(stoker::MakeCpuLoader()) {
-    auto weights = loader_->MapWeights(program, threads);
+    auto weights = loader_->MapWeights(program);
     auto opened = weights.ok()
                       ? loader_->OpenAot(folder, *weights)
                       : absl::StatusOr<std::shared_ptr<stoker::Executable>>(

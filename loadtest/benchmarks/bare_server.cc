@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
   app.add_option("--threads", threads)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  Artifact artifact(program, folder, threads);
+  Artifact artifact(program, folder);
   const auto context = artifact.NewContext(threads);
   BareServer server;
   std::printf("%d\n", server.port());

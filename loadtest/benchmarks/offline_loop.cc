@@ -89,8 +89,8 @@ Artifacts OpenArtifacts(const Arguments& arguments) {
         !absl::SimpleAtoi(sizes.second, &tokens) || tokens < 1) {
       Fail("expected --artifact BATCH,TOKENS=FOLDER, got '" + text + "'");
     }
-    artifacts[batch][tokens] = std::make_unique<Artifact>(
-        arguments.program, pair.second, arguments.threads);
+    artifacts[batch][tokens] =
+        std::make_unique<Artifact>(arguments.program, pair.second);
   }
   return artifacts;
 }

@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
 
-  Artifact artifact(arguments.program, arguments.artifact, arguments.threads);
+  Artifact artifact(arguments.program, arguments.artifact);
   Local local(arguments, artifact);
   Remote bare(arguments, arguments.bare);
   Remote remote(arguments, arguments.grpc);

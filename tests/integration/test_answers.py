@@ -131,7 +131,6 @@ CASES = [
     ("wrapped", rows, (5,), "batch=8"),
     ("loops", rows, (1,), "batch=1"),
     ("loops", rows, (5,), "batch=8"),
-    ("loops", rows, (9,), "none"),
     ("llama", words, (2, 16), "batch=2,tokens=16"),
     ("llama", words, (1, 9), "batch=2,tokens=16"),
     ("llama", words, (1, 20), "none"),
