@@ -101,7 +101,7 @@ class _Unroller:
 def _read(graph: dict[str, Any], node: dict[str, Any]) -> _Loop:
     inputs = node.get("inputs")
     called = called_graph(inputs[0]) if isinstance(inputs, list) and inputs else None
-    if called is None or not is_graph(called["graph"]):
+    if not isinstance(inputs, list) or called is None or not is_graph(called["graph"]):
         raise bad(node, "a graph that the operator calls")
     lists = [_names(one.get("arg") if isinstance(one, dict) else None) for one in inputs[1:]]
     results = _names(node.get("outputs"))

@@ -164,8 +164,8 @@ class Way:
             self._result.compile_peak_mb = round(max(each["peak_rss_bytes"] for each in manifests) / 2**20)
 
     def time(self) -> None:
-        """Eager and what serves by turns, as two models of one daemon: two daemons would take each other for neighbours,
-        and leave each other cores."""
+        """Eager and what serves by turns, as two models of one daemon: two daemons would take each other for
+        neighbours, and leave each other cores."""
         root = self._folder / "repositories/both"
         self.put(root, dict(COMPILE_FORMS)[self._result.forms])
         self.put(root, False, UNCOMPILED)

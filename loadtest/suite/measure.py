@@ -152,8 +152,8 @@ class Side:
         return {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
 
     def seconds_of(self, runs: int) -> float:
-        """The mean of so many runs, after one that doesn't count: the other's threads may still turn, and the caches are
-        its."""
+        """The mean of so many runs, after one that doesn't count: the other's threads may still turn, and the caches
+        are its."""
         self._client.infer(self._model, self._inputs)
         before = self._total()
         for _ in range(runs):

@@ -48,7 +48,8 @@ def test_ten_thousand_operators(repository, start) -> None:
         daemon.wait_ready()
         answer = read(stub(channel).ModelInfer(raw_request("long", {"x": x})))
         torch.testing.assert_close(answer["y"], Long()(x)["y"])
-        assert re.search(r"long:1 \S+: stays on eager \(timeout\): .*no artifact after 25 s", daemon.log()), daemon.log()
+        log = daemon.log()
+        assert re.search(r"long:1 \S+: stays on eager \(timeout\): .*no artifact after 25 s", log), log
         with daemon.client() as client:
             check_mlp(client)
         assert daemon.stop() == 0
@@ -136,7 +137,7 @@ def test_weights_of_eight_gigabytes(repository, start, tmp_path: Path, fresh_cac
         torch.testing.assert_close(answer["y"], torch.ones(2, 3))
         assert daemon.metric("stoker_tier_requests_total", model="wide", tier="aot") == 1, daemon.log()
         status = Path(f"/proc/{daemon.process.pid}/status").read_text()
-        anonymous = int(re.search(r"RssAnon:\s+(\d+) kB", status)[1])
+        (anonymous,) = map(int, re.findall(r"RssAnon:\s+(\d+) kB", status))
         assert anonymous < 1 << 20, f"{anonymous} kB of memory of its own"
         assert daemon.stop() == 0
 

@@ -1,5 +1,5 @@
-"""Proves that programs that PT2E has quantised answer as in Python: by operators that torch registers from Python alone,
-of which the server has kernels of its own."""
+"""Proves that programs that PT2E has quantised answer as in Python: by operators that torch registers from Python
+alone, of which the server has kernels of its own."""
 
 from __future__ import annotations
 
