@@ -17,7 +17,8 @@ namespace stoker {
 CLI::Validator Seconds(bool zero_allowed);
 
 // An option whose value is so many seconds, whole ones by default; 0 stands for
-// never where `or_never`, and is refused otherwise. `value` outlives the parsing.
+// never where `or_never`, and is refused otherwise. `value` outlives the
+// parsing.
 void AddSeconds(CLI::App& app, const std::string& name, absl::Duration& value,
                 const std::string& meaning, bool or_never = false);
 
