@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <list>
 #include <memory>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -26,7 +25,7 @@ class SubjectLoads {
 
   // `forgotten` counts those who made room.
   explicit SubjectLoads(Counter forgotten, size_t most = kMost)
-      : forgotten_(std::move(forgotten)), most_(most) {}
+      : forgotten_(forgotten), most_(most) {}
 
   // Of every one, from now on; what is under way stays counted.
   void Limit(const CallerLimits& limits) ABSL_LOCKS_EXCLUDED(mu_);

@@ -326,7 +326,7 @@ absl::Status CandidateCheck::ProvePadding(Executable& eager,
     const std::vector<Tensor> wide =
         deps_.made_up->WideIntegers(one.sizes, /*seed=*/0);
     if (found.equal && !wide.empty()) {
-      const absl::Status ran = compare_on(wide);
+      absl::Status ran = compare_on(wide);
       // What they are out of range for says nothing.
       if (!ran.ok() && !absl::IsInvalidArgument(ran)) return ran;
     }

@@ -192,7 +192,7 @@ class Unroller {
       return Bad(node, "a graph that the operator calls");
     }
     std::vector<std::optional<Names>> lists;
-    if (HigherOrderName(node) == "map_impl") lists.push_back(Names());
+    if (HigherOrderName(node) == "map_impl") lists.emplace_back(Names());
     for (size_t i = 1; i < inputs.size(); ++i) {
       const bool has = Field(inputs[i], "arg").is_structured();
       lists.push_back(has ? TensorsOf(inputs[i]["arg"]) : std::nullopt);
