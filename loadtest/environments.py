@@ -7,7 +7,9 @@ everything runs the same torch. Packages come without what they depend on: the p
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -57,18 +59,22 @@ class Environment:
         if folder.is_dir():
             return f"already in {folder}"
         start = time.monotonic()
-        new = folder.with_name(folder.name + ".new")
-        shutil.rmtree(new, ignore_errors=True)
+        # In a folder of this process's own: who needs it at the same time makes it at the same time.
+        new = folder.with_name(f"{folder.name}.{os.getpid()}")
         new.parent.mkdir(parents=True, exist_ok=True)
         try:
             run([sys.executable, "-m", "venv", str(new)])
             pip = [str(new / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
             run([*pip, "-r", str(self.requirements)])
             prepare(new)
-            new.rename(folder)
+            with contextlib.suppress(OSError):
+                new.rename(folder)
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
+        shutil.rmtree(new, ignore_errors=True)  # which is there where another was first
+        if not folder.is_dir():
+            raise InstallError(f"{folder} can't be put in its place")
         return f"{time.monotonic() - start:.0f} s, in {folder}"
 
 
