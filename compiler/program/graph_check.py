@@ -12,7 +12,6 @@ source) is dropped.
 from __future__ import annotations
 
 import ast
-import importlib
 import json
 import re
 from typing import Any
@@ -30,9 +29,7 @@ MAX_INT = 2**63
 MAX_EXPONENT = 16
 
 # Of torch's own operators.
-OPERATOR_NAMESPACES = {"aten", "prims", "quantized", "quantized_decomposed"}
-# Those of them that torch registers from Python, and where.
-QUANTISED, REGISTERS_QUANTISED = "quantized_decomposed", "torch.ao.quantization.fx._decomposed"
+OPERATOR_NAMESPACES = {"aten", "prims", "quantized"}
 HIGHER_ORDER = WRAPPERS | LOOPS | {"cond", "while_loop"}
 # Operators that read or write files named by the program.
 FILE_OPERATORS = {"from_file", "save", "load"}
@@ -174,8 +171,6 @@ def _check_operator(text: str, where: str) -> None:
         if namespace == "higher_order" and overload is None and name in HIGHER_ORDER:
             return
         if namespace in OPERATOR_NAMESPACES and overload and name not in FILE_OPERATORS:
-            if namespace == QUANTISED:
-                importlib.import_module(REGISTERS_QUANTISED)
             return
         if namespace not in OPERATOR_NAMESPACES | {"higher_order"} and overload:
             if is_known(f"{namespace}::{name}"):

@@ -117,8 +117,10 @@ def is_known(name: str) -> bool:
 
 
 def declare() -> None:
-    """Makes the server's own known to torch, in this process; those that are known stay as they are."""
+    """Makes the server's own known to torch, in this process, and those that torch itself registers from Python; those
+    that are known stay as they are."""
     import torch
+    import torch.ao.quantization.fx._decomposed  # quantized_decomposed
 
     for name, (schema, fake) in OWN.items():
         if not is_known(name):

@@ -4,7 +4,6 @@
 #include <ATen/WrapDimUtils.h>
 #include <torch/library.h>
 
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <tuple>
@@ -17,51 +16,39 @@ namespace {
 using MaybeTensor = std::optional<at::Tensor>;
 using MaybeType = std::optional<at::ScalarType>;
 
-bool IsQuantised(at::ScalarType dtype) {
+// Of what numbers are quantised to; nullopt: they aren't to that.
+std::optional<std::pair<double, double>> LimitsOf(at::ScalarType dtype) {
   switch (dtype) {
     case at::kByte:
+      return std::pair(0.0, 255.0);
     case at::kChar:
+      return std::pair(-128.0, 127.0);
     case at::kUInt16:
+      return std::pair(0.0, 65535.0);
     case at::kShort:
+      return std::pair(-32768.0, 32767.0);
     case at::kInt:
+      return std::pair<double, double>(std::numeric_limits<int32_t>::min(),
+                                       std::numeric_limits<int32_t>::max());
     case at::kFloat8_e5m2:
+      return std::pair(-57344.0, 57344.0);
     case at::kFloat8_e4m3fn:
-      return true;
+      return std::pair(-448.0, 448.0);
     default:
-      return false;
-  }
-}
-
-std::pair<double, double> LimitsOf(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kByte:
-      return {0, 255};
-    case at::kChar:
-      return {-128, 127};
-    case at::kUInt16:
-      return {0, 65535};
-    case at::kShort:
-      return {-32768, 32767};
-    case at::kInt:
-      return {std::numeric_limits<int32_t>::min(),
-              std::numeric_limits<int32_t>::max()};
-    case at::kFloat8_e5m2:
-      return {-57344, 57344};
-    default:  // float8_e4m3fn
-      return {-448, 448};
+      return std::nullopt;
   }
 }
 
 void CheckLimits(int64_t least, int64_t most, at::ScalarType dtype) {
-  TORCH_CHECK(IsQuantised(dtype),
+  const auto limits = LimitsOf(dtype);
+  TORCH_CHECK(limits.has_value(),
               "expected to quantise to integers of at most 32 bits or 8-bit "
               "floating point, got ",
               dtype);
-  const auto [low, high] = LimitsOf(dtype);
-  TORCH_CHECK(
-      static_cast<double>(least) >= low && static_cast<double>(most) <= high,
-      "expected limits of ", low, " to ", high, " for ", dtype, ", got ", least,
-      " to ", most);
+  TORCH_CHECK(static_cast<double>(least) >= limits->first &&
+                  static_cast<double>(most) <= limits->second,
+              "expected limits of ", limits->first, " to ", limits->second,
+              " for ", dtype, ", got ", least, " to ", most);
 }
 
 void CheckOne(const char* what, const at::Tensor& tensor) {
@@ -121,7 +108,7 @@ at::Tensor DequantizePerTensor(const at::Tensor& input, double scale,
                                int64_t zero_point, int64_t /*least*/,
                                int64_t /*most*/, at::ScalarType dtype,
                                MaybeType out_dtype) {
-  TORCH_CHECK(input.scalar_type() == dtype && IsQuantised(dtype),
+  TORCH_CHECK(input.scalar_type() == dtype && LimitsOf(dtype).has_value(),
               "expected numbers that were quantised to ", dtype, ", got ",
               input.scalar_type());
   return input.to(out_dtype.value_or(at::kFloat)).sub(zero_point).mul(scale);
@@ -279,7 +266,8 @@ std::optional<std::pair<at::Tensor, at::Tensor>> RangeOf(
                   input.scalar_type() == at::kBFloat16,
               "expected numbers of float32, float16 or bfloat16, got ",
               input.scalar_type());
-  TORCH_CHECK(IsQuantised(dtype), "expected a quantised type, got ", dtype);
+  TORCH_CHECK(LimitsOf(dtype).has_value(), "expected a quantised type, got ",
+              dtype);
   TORCH_CHECK(least <= 0 && most >= 0 && least < most,
               "expected limits with 0 between them, got ", least, " to ", most);
   const auto [low, high] = at::aminmax(input);
