@@ -23,6 +23,18 @@ std::string MayNot(const Method& method, const Target& target) {
   return text;
 }
 
+// What is counted stays as long as there are limits, whatever these are.
+template <typename Load, typename Make>
+void Keep(std::shared_ptr<Load>& load,
+          const std::optional<CallerLimits>& limits, const Make& make) {
+  if (!limits.has_value()) {
+    load = nullptr;
+    return;
+  }
+  if (load == nullptr) load = make();
+  load->Limit(*limits);
+}
+
 }  // namespace
 
 // What is known of the header that a connection's calls bring. Many users may
@@ -95,23 +107,12 @@ Gate::Loads Gate::LoadsOf(const AccessPolicy& policy) {
     const auto found = before.find(caller->name);
     CallerLoads of_caller;
     if (found != before.end()) of_caller = found->second;
-    if (!caller->limits.has_value()) {
-      of_caller.all = nullptr;
-    } else {
-      if (of_caller.all == nullptr) {
-        of_caller.all = std::make_shared<CallerLoad>();
-      }
-      of_caller.all->Limit(*caller->limits);
-    }
-    if (!caller->subject_limits.has_value()) {
-      of_caller.of_subjects = nullptr;
-    } else {
-      if (of_caller.of_subjects == nullptr) {
-        of_caller.of_subjects = std::make_shared<SubjectLoads>(metrics_.Counter(
-            metric::kSubjectsForgotten, {{"caller", caller->name}}));
-      }
-      of_caller.of_subjects->Limit(*caller->subject_limits);
-    }
+    Keep(of_caller.all, caller->limits,
+         [] { return std::make_shared<CallerLoad>(); });
+    Keep(of_caller.of_subjects, caller->subject_limits, [&] {
+      return std::make_shared<SubjectLoads>(metrics_.Counter(
+          metric::kSubjectsForgotten, {{"caller", caller->name}}));
+    });
     loads.emplace(caller->name, std::move(of_caller));
   }
   return loads;
@@ -257,8 +258,7 @@ absl::Status Gate::EnterLoad(const Identity& identity, CallerLoad& load,
                              CallerPass& pass, absl::Duration& retry_after) {
   const bool of_caller = &load == identity.load.get();
   const auto whose = [&] {
-    const std::string caller =
-        absl::StrCat("caller '", identity.caller->name, "'");
+    std::string caller = absl::StrCat("caller '", identity.caller->name, "'");
     if (of_caller) return caller;
     return absl::StrCat("subject '", absl::CHexEscape(identity.subject),
                         "' of ", caller);

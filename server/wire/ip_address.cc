@@ -65,6 +65,11 @@ std::string IpAddress::text() const {
   return text.data();
 }
 
+bool IpAddress::is_loopback() const {
+  if (family_ == AF_INET) return bytes_[0] == IN_LOOPBACKNET;
+  return std::memcmp(bytes_.data(), &in6addr_loopback, bytes_.size()) == 0;
+}
+
 int IpAddress::bits() const { return family_ == AF_INET ? 32 : 128; }
 
 absl::StatusOr<IpNetwork> IpNetwork::Parse(const std::string& text) {

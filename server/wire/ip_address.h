@@ -26,6 +26,8 @@ class IpAddress {
   static IpAddress FromBytes(int family, const void* bytes);
 
   std::string text() const;
+  // Whether only this machine has it.
+  bool is_loopback() const;
   bool operator==(const IpAddress&) const = default;
 
  private:

@@ -1,12 +1,11 @@
 #include "wire/passed_sockets.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -16,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/environment.h"
+#include "wire/ip_address.h"
 
 namespace stoker {
 namespace {
@@ -33,15 +33,8 @@ bool OnlyThisMachineConnects(int descriptor) {
   sockaddr_storage name = {};
   socklen_t size = sizeof(name);
   getsockname(descriptor, reinterpret_cast<sockaddr*>(&name), &size);
-  if (name.ss_family == AF_INET) {
-    const auto& four = reinterpret_cast<const sockaddr_in&>(name);
-    return ntohl(four.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-  }
-  if (name.ss_family == AF_INET6) {
-    const auto& six = reinterpret_cast<const sockaddr_in6&>(name);
-    return IN6_IS_ADDR_LOOPBACK(&six.sin6_addr);
-  }
-  return true;
+  const std::optional<IpAddress> address = IpAddress::Of(name);
+  return !address.has_value() || address->is_loopback();
 }
 
 int OptionOf(int descriptor, int option) {

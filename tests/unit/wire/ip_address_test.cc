@@ -18,6 +18,16 @@ TEST(IpAddress, Text) {
   EXPECT_EQ(Six("::").text(), "::");
 }
 
+TEST(IpAddress, LoopbackIsThisMachinesAlone) {
+  EXPECT_TRUE(Four("127.0.0.1").is_loopback());
+  EXPECT_TRUE(Four("127.255.0.9").is_loopback());
+  EXPECT_FALSE(Four("128.0.0.1").is_loopback());
+  EXPECT_TRUE(Six("::1").is_loopback());
+  EXPECT_TRUE(Six("::ffff:127.0.0.1").is_loopback());
+  EXPECT_FALSE(Six("::").is_loopback());
+  EXPECT_FALSE(Six("::2").is_loopback());
+}
+
 TEST(IpAddress, WhatIsNone) {
   for (const std::string& wrong :
        {std::string(""), std::string("localhost"), std::string("10.0.0"),
