@@ -370,7 +370,8 @@ void Daemon::Drain(int signal) {
   // wire.
   health_.Stop();
   profile_.Stop();
-  limit_.emplace(clock_, deadline + kLastAnswers);
+  limit_.emplace(clock_, deadline + kLastAnswers,
+                 [this] { return gpus_.lost() ? GpuGuard::kExitCode : 0; });
   rpc_->Shutdown(deadline);
   if (gpus_.lost()) {
     // Every call is answered. What is left would free memory of a GPU that

@@ -3,13 +3,17 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "base/log.h"
 
 namespace stoker {
 
-DrainLimit::DrainLimit(Clock& clock, MonotonicTime when)
-    : clock_(clock), thread_("drain-limit", [this, when] { Watch(when); }) {}
+DrainLimit::DrainLimit(Clock& clock, MonotonicTime when,
+                       std::function<int()> exit_code)
+    : clock_(clock),
+      exit_code_(std::move(exit_code)),
+      thread_("drain-limit", [this, when] { Watch(when); }) {}
 
 DrainLimit::~DrainLimit() {
   const absl::MutexLock lock(&mu_);
@@ -23,7 +27,7 @@ void DrainLimit::Watch(MonotonicTime when) {
       "stopped in the middle of a run, which can't be interrupted and has not "
       "ended within --drain-seconds");
   std::fflush(nullptr);
-  _exit(0);
+  _exit(exit_code_());
 }
 
 }  // namespace stoker
