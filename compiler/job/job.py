@@ -25,6 +25,7 @@ from compiler.job import (
     index_arithmetic,
     interface_object,
     manifest,
+    named_calls,
     onednn_calls,
     parallel_loops,
     toolchain,
@@ -329,6 +330,8 @@ def build(job: Job, specialised: Specialised, work: Path, phases: Phases) -> Bui
     paths = [Path(file) for file in files if isinstance(file, str)]
     (library,) = [path for path in paths if path.suffix == ".so"]
     nodes = library.with_suffix(".json")
+    if nodes in paths:
+        named_calls.translate(nodes)
     unknown = set(generated.constants) - specialised.constants
     if unknown:
         raise Refused(f"the compiled code needs constants that the program does not have: {sorted(unknown)}")
