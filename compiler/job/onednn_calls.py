@@ -11,6 +11,9 @@ size.
 
 **Results in channels-last order**, as oneDNN gives them where weights are packed, which here they are whatever is
 dynamic; torch 2.11 takes them for unpacked where a dimension is, and expects another order of images of one channel.
+
+**One-dimensional convolutions**, too, which torch 2.11 can lower and run, but not trace: what it knows of their results
+asks for an order of four dimensions.
 """
 
 from __future__ import annotations
@@ -41,11 +44,34 @@ def installed() -> Iterator[None]:
         in_place = "_is_valid_computation_binary_inplace" in entry.extra_check.__qualname__
         entry.extra_check = _never if in_place else _noting_what_holds(entry.extra_check)
     try:
-        with replaced(mkldnn_ir, "is_contiguous_storage_and_layout", _never):
+        with replaced(mkldnn_ir, "is_contiguous_storage_and_layout", _never), _one_dimension():
             yield
     finally:
         for key, entry in entries.items():
             entry.extra_check = checks[key]
+
+
+@contextlib.contextmanager
+def _one_dimension() -> Iterator[None]:
+    import torch
+    from torch._prims_common import make_channels_last_strides_for
+    from torch._subclasses import fake_impls
+
+    operator = torch.ops.mkldnn._convolution_pointwise.default
+
+    def result(mode: Any, _: Any, x: Any, weight: Any, bias: Any, *how: Any) -> Any:
+        if x.dim() != 3:
+            return NotImplemented
+        padding, stride, dilation, groups, *_ = how
+        with mode:
+            like = torch.ops.aten.convolution.default(x, weight, bias, stride, padding, dilation, False, [0], groups)
+            return like.new_empty_strided(like.shape, make_channels_last_strides_for(like.shape))
+
+    fake_impls.register_op_impl(operator)(result)
+    try:
+        yield
+    finally:
+        fake_impls._deregister_op_impl(operator)
 
 
 def _never(_: Any) -> bool:

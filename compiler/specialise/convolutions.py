@@ -4,7 +4,8 @@ Inductor leaves float32 convolutions to the operator that eager runs, which has 
 every run; it would pack them itself if they were frozen and baked into the artifact, for the sizes and the threads of
 the compile alone. Here they stay outside: each convolution whose weight nothing else looks at is listed, and the daemon
 keeps its weight in every layout that runs want (server/runner/convolution_weight.h): 1 x 1 convolutions want another
-for eight images than for one. Between such convolutions activations lie in channels-last order.
+for eight images than for one. Between such convolutions activations lie in channels-last order. oneDNN packs weights of
+two and three dimensions; the daemon has it run one-dimensional convolutions as two-dimensional ones of height one.
 
 Batch norms are not folded into the weights: rounded once more, the answers of a ResNet-50 are twice as far from float64
 as eager's, and it isn't faster (1.2 to 1.3 times eager's speed; with the norm in a loop of its own 1.3 to 1.5).
@@ -33,22 +34,23 @@ class Convolution:
     padding: list[int]
     dilation: list[int]
     groups: int
-    input: list[int]  # [rows, channels, height, width]
+    input: list[int]  # [rows, channels, depth, height, width], of which there are the last one, two or three
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     def pack(self, weight: torch.Tensor) -> torch.Tensor:
-        """In the layout that oneDNN wants it in."""
+        """In the layout that oneDNN wants it in; of a one-dimensional convolution as it lies."""
         import torch
 
+        if weight.dim() == 3:
+            return weight
         how = (self.padding, self.stride, self.dilation, self.groups, self.input)
         return torch.ops.mkldnn._reorder_convolution_weight(weight, *how)
 
 
 def rewrite(module: torch.fx.GraphModule, sizes: dict[str, int]) -> list[Convolution]:
-    """Replaces the two-dimensional convolutions that oneDNN can take and that are worth it; returns them by the names
-    of their weights.
+    """Replaces the convolutions that oneDNN can take and that are worth it; returns them by the names of their weights.
 
     `sizes` are the bucket's, as for specialise. The caller recompiles the module.
     """
@@ -99,7 +101,7 @@ def _arguments(
     none: tuple[None, dict[str, Any]] = None, {}
     if node.op != "call_function" or node.kwargs:
         return none
-    if node.target is aten.conv2d.default:
+    if node.target in (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default):
         given = dict(zip(("x", "weight", "bias", "stride", "padding", "dilation", "groups"), node.args, strict=False))
     elif node.target is aten.convolution.default and not node.args[6]:
         names = ("x", "weight", "bias", "stride", "padding", "dilation", "transposed", "output_padding", "groups")
@@ -107,22 +109,25 @@ def _arguments(
     else:
         return none
     x, weight, bias = given["x"], given["weight"], given.get("bias")
-    how = {name: _pair(given.get(name, usual)) for name, usual in (("stride", 1), ("padding", 0), ("dilation", 1))}
     value = x.meta.get("val")
+    if not isinstance(value, torch.Tensor) or value.dim() not in (3, 4, 5):
+        return none
+    dimensions = value.dim() - 2
+    usual = {"stride": 1, "padding": 0, "dilation": 1}
+    how = {name: _of_each(given.get(name, number), dimensions) for name, number in usual.items()}
     fits = (
-        isinstance(value, torch.Tensor)
-        and value.dtype == torch.float32
-        and value.dim() == 4
+        value.dtype == torch.float32
         and isinstance(value.shape[1], int)
-        and _is_weight(module, weight, 4)
+        and _is_weight(module, weight, value.dim())
         and (bias is None or _is_weight(module, bias, 1))
-        and all(isinstance(number, int) for pair in how.values() for number in pair)
+        and all(isinstance(number, int) for numbers in how.values() for number in numbers)
     )
     return ((x, weight, bias), {**how, "groups": given.get("groups", 1)}) if fits else none
 
 
-def _pair(value: int | list[int]) -> list[int]:
-    return [value, value] if isinstance(value, int) else list(value) * (2 if len(value) == 1 else 1)
+def _of_each(value: int | list[int], dimensions: int) -> list[int]:
+    given = [value] if isinstance(value, int) else list(value)
+    return given * dimensions if len(given) == 1 else given
 
 
 def _is_weight(module: torch.fx.GraphModule, node: torch.fx.Node, rank: int) -> bool:

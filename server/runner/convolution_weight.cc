@@ -7,6 +7,7 @@
 #include <torch/csrc/inductor/aoti_torch/utils.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,13 @@ namespace {
 // Of one weight: images of any size may come. Beyond them the layout of the
 // first kind serves, at the cost of laying it out anew.
 constexpr size_t kMostKinds = 512;
+
+constexpr int64_t kHeight = 2;  // its dimension, where there is no depth
+
+// What has no height, with one of 1; all else as it is.
+at::Tensor WithHeight(const at::Tensor& tensor) {
+  return tensor.dim() == 3 ? tensor.unsqueeze(kHeight) : tensor.alias();
+}
 
 at::Tensor Pack(const at::Tensor& dense, const at::Tensor& images,
                 const ConvolutionWeight::How& how) {
@@ -47,7 +55,7 @@ at::Tensor Description(const at::Tensor& packed) {
 }  // namespace
 
 ConvolutionWeight::ConvolutionWeight(const at::Tensor& dense)
-    : dense_(dense.alias()) {}
+    : dense_(WithHeight(dense)) {}
 
 ConvolutionWeight* ConvolutionWeight::Of(const at::Tensor& tensor) {
   // Nobody else hangs anything on tensors on the host.
@@ -70,11 +78,13 @@ ConvolutionWeight::Kind ConvolutionWeight::KindOf(const at::Tensor& images,
 
 const at::Tensor& ConvolutionWeight::For(const at::Tensor& images,
                                          const How& how) {
-  TORCH_CHECK(images.dim() == 4 && how.padding.size() == 2 &&
-                  how.stride.size() == 2 && how.dilation.size() == 2,
-              "a convolution with packed weights: expected images of [rows, "
-              "channels, height, width], got ",
-              images.sizes());
+  const size_t dimensions = static_cast<size_t>(dense_.dim()) - 2;
+  TORCH_CHECK(
+      images.dim() == dense_.dim() && how.padding.size() == dimensions &&
+          how.stride.size() == dimensions && how.dilation.size() == dimensions,
+      "a convolution with packed weights: expected images of [rows, "
+      "channels] and ",
+      dimensions, " dimensions, got ", images.sizes());
   const Kind kind = KindOf(images, how);
   {
     const absl::ReaderMutexLock lock(&mu_);
@@ -118,20 +128,74 @@ size_t ConvolutionWeight::layouts() const {
 
 namespace {
 
-// The handle of the weight's layout for this run.
-AtenTensorHandle LaidOut(AtenTensorHandle images, AtenTensorHandle weight,
-                         const int64_t* padding, const int64_t* stride,
-                         const int64_t* dilation, int64_t groups) {
-  using torch::aot_inductor::tensor_handle_to_tensor_pointer;
-  ConvolutionWeight* const laid_out =
-      ConvolutionWeight::Of(*tensor_handle_to_tensor_pointer(weight));
-  if (laid_out == nullptr) return weight;
-  const at::Tensor& chosen =
-      laid_out->For(*tensor_handle_to_tensor_pointer(images),
-                    {{padding, 2}, {stride, 2}, {dilation, 2}, groups});
-  // The interface takes what it only reads without const.
-  return torch::aot_inductor::tensor_pointer_to_tensor_handle(
-      const_cast<at::Tensor*>(&chosen));
+using torch::aot_inductor::tensor_handle_to_tensor_pointer;
+using torch::aot_inductor::tensor_pointer_to_tensor_handle;
+
+// A call of AOTInductor's interface with the weight in the layout that it
+// wants, and with a height where it has none.
+class LaidOut {
+ public:
+  LaidOut(AtenTensorHandle images, AtenTensorHandle weight,
+          at::IntArrayRef padding, at::IntArrayRef stride,
+          at::IntArrayRef dilation, int64_t groups)
+      : images_(images),
+        weight_(weight),
+        padding_(padding),
+        stride_(stride),
+        dilation_(dilation) {
+    ConvolutionWeight* const laid_out =
+        ConvolutionWeight::Of(*tensor_handle_to_tensor_pointer(weight));
+    if (laid_out == nullptr) return;
+    if (padding.size() == 1) AddHeight();
+    const at::Tensor& chosen =
+        laid_out->For(*tensor_handle_to_tensor_pointer(images_),
+                      {padding_, stride_, dilation_, groups});
+    // The interface takes what it only reads without const.
+    weight_ = tensor_pointer_to_tensor_handle(const_cast<at::Tensor*>(&chosen));
+  }
+
+  AtenTensorHandle images() const { return images_; }
+  AtenTensorHandle weight() const { return weight_; }
+  at::IntArrayRef padding() const { return padding_; }
+  at::IntArrayRef stride() const { return stride_; }
+  at::IntArrayRef dilation() const { return dilation_; }
+
+  // What is added to the result.
+  AtenTensorHandle Other(AtenTensorHandle other) {
+    if (!with_height_) return other;
+    other_ = WithHeight(*tensor_handle_to_tensor_pointer(other));
+    return tensor_pointer_to_tensor_handle(&other_);
+  }
+
+  // The call's result, of the sizes that its caller knows.
+  void Finish(AtenTensorHandle result) const {
+    if (!with_height_) return;
+    at::Tensor& tensor = *tensor_handle_to_tensor_pointer(result);
+    tensor = tensor.squeeze(kHeight);
+  }
+
+ private:
+  void AddHeight() {
+    with_height_ = true;
+    high_ = WithHeight(*tensor_handle_to_tensor_pointer(images_));
+    images_ = tensor_pointer_to_tensor_handle(&high_);
+    numbers_ = {0, padding_[0], 1, stride_[0], 1, dilation_[0]};
+    const at::IntArrayRef all = numbers_;
+    padding_ = all.slice(0, 2);
+    stride_ = all.slice(2, 2);
+    dilation_ = all.slice(4, 2);
+  }
+
+  AtenTensorHandle images_;
+  AtenTensorHandle weight_;
+  at::IntArrayRef padding_, stride_, dilation_;
+  bool with_height_ = false;
+  at::Tensor high_, other_;
+  std::array<int64_t, 6> numbers_ = {};
+};
+
+at::IntArrayRef Numbers(const int64_t* first, int64_t count) {
+  return {first, static_cast<size_t>(count)};
 }
 
 // libtorch's function of that name, which one here hides.
@@ -157,10 +221,16 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise(
     static const auto hidden =
         stoker::Hidden(&aoti_torch_cpu_mkldnn__convolution_pointwise,
                        "aoti_torch_cpu_mkldnn__convolution_pointwise");
-    W = stoker::LaidOut(X, W, padding, stride, dilation, groups);
-    return hidden(X, W, B, padding, padding_len_, stride, stride_len_, dilation,
-                  dilation_len_, groups, attr, scalars, scalars_len_, algorithm,
-                  ret0);
+    stoker::LaidOut call(X, W, stoker::Numbers(padding, padding_len_),
+                         stoker::Numbers(stride, stride_len_),
+                         stoker::Numbers(dilation, dilation_len_), groups);
+    const AOTITorchError error = hidden(
+        call.images(), call.weight(), B, call.padding().data(),
+        call.padding().size(), call.stride().data(), call.stride().size(),
+        call.dilation().data(), call.dilation().size(), groups, attr, scalars,
+        scalars_len_, algorithm, ret0);
+    if (error == AOTI_TORCH_SUCCESS) call.Finish(*ret0);
+    return error;
   });
 }
 
@@ -176,10 +246,16 @@ AOTITorchError aoti_torch_cpu_mkldnn__convolution_pointwise_binary(
     static const auto hidden =
         stoker::Hidden(&aoti_torch_cpu_mkldnn__convolution_pointwise_binary,
                        "aoti_torch_cpu_mkldnn__convolution_pointwise_binary");
-    W = stoker::LaidOut(X, W, padding, stride, dilation, groups);
-    return hidden(X, other, W, B, padding, padding_len_, stride, stride_len_,
-                  dilation, dilation_len_, groups, binary_attr, alpha,
-                  unary_attr, unary_scalars, unary_scalars_len_,
-                  unary_algorithm, ret0);
+    stoker::LaidOut call(X, W, stoker::Numbers(padding, padding_len_),
+                         stoker::Numbers(stride, stride_len_),
+                         stoker::Numbers(dilation, dilation_len_), groups);
+    const AOTITorchError error = hidden(
+        call.images(), call.Other(other), call.weight(), B,
+        call.padding().data(), call.padding().size(), call.stride().data(),
+        call.stride().size(), call.dilation().data(), call.dilation().size(),
+        groups, binary_attr, alpha, unary_attr, unary_scalars,
+        unary_scalars_len_, unary_algorithm, ret0);
+    if (error == AOTI_TORCH_SUCCESS) call.Finish(*ret0);
+    return error;
   });
 }

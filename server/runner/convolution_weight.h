@@ -29,19 +29,21 @@ namespace stoker {
 class ConvolutionWeight final : public c10::BackendMeta {
  public:
   struct How {
-    at::IntArrayRef padding, stride, dilation;  // of height and width
+    at::IntArrayRef padding, stride, dilation;  // of depth, height and width
     int64_t groups = 1;
   };
 
-  // `dense`: float32 [out, in / groups, height, width], contiguous, on the
-  // host; its memory outlives this.
+  // `dense`: float32 [out, in / groups, depth, height, width], contiguous, on
+  // the host; its memory outlives this. There may be no depth, and no height,
+  // which then is 1.
   explicit ConvolutionWeight(const at::Tensor& dense);
 
   // That of a tensor; null where there is none.
   static ConvolutionWeight* Of(const at::Tensor& tensor);
 
-  // In the layout for a run on this thread. Throws what torch throws. The
-  // reference is good until Release.
+  // In the layout for a run on this thread, with images of [rows, channels,
+  // depth, height, width] that have a depth where the weight has one. Throws
+  // what torch throws. The reference is good until Release.
   const at::Tensor& For(const at::Tensor& images, const How& how)
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -53,12 +55,12 @@ class ConvolutionWeight final : public c10::BackendMeta {
 
  private:
   // Sizes of the images, threads, and the convolution's numbers.
-  using Kind = std::array<int64_t, 12>;
+  using Kind = std::array<int64_t, 16>;
   static Kind KindOf(const at::Tensor& images, const How& how);
   const at::Tensor& Add(const Kind& kind, const at::Tensor& images,
                         const How& how) ABSL_LOCKS_EXCLUDED(mu_);
 
-  const at::Tensor dense_;  // another view of the same memory
+  const at::Tensor dense_;  // another view of the same memory, with a height
 
   struct Layout {
     at::Tensor weight;

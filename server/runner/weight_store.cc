@@ -116,8 +116,8 @@ absl::StatusOr<at::Tensor*> WeightStore::OfConvolutions(
     const std::string& name) {
   at::Tensor* const dense = Find(name);
   if (allocate_ != nullptr || dense == nullptr ||
-      dense->scalar_type() != at::kFloat || dense->dim() != 4 ||
-      !dense->is_contiguous() || dense->numel() == 0) {
+      dense->scalar_type() != at::kFloat || dense->dim() < 3 ||
+      dense->dim() > 5 || !dense->is_contiguous() || dense->numel() == 0) {
     return absl::FailedPreconditionError(absl::StrCat(
         "constant '", name,
         "' can't be packed: expected a convolution's float32 weights on the "

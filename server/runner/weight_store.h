@@ -68,10 +68,10 @@ class WeightStore {
                                      at::ScalarType dtype)
       ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The weight of convolutions, float32 [out, in, height, width], on the host:
-  // the tensor as it lies, from which each run of a convolution takes it in the
-  // layout that it wants (convolution_weight.h). FAILED_PRECONDITION when it is
-  // no such weight.
+  // The weight of convolutions of one to three dimensions, float32, on the
+  // host: the tensor as it lies, from which each run of a convolution takes it
+  // in the layout that it wants (convolution_weight.h). FAILED_PRECONDITION
+  // when it is no such weight.
   absl::StatusOr<at::Tensor*> OfConvolutions(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 

@@ -81,6 +81,23 @@ TEST_F(ConvolutionWeightTest, ReleaseFreesTheLayouts) {
   EXPECT_EQ(weight_->layouts(), 0U);
 }
 
+TEST_F(ConvolutionWeightTest, OtherDimensions) {
+  const auto packed = [](const at::Tensor& dense, std::vector<int64_t> images,
+                         std::vector<int64_t> numbers) {
+    const auto weight = c10::make_intrusive<ConvolutionWeight>(dense);
+    return weight
+        ->For(at::empty(images),
+              {numbers, std::vector<int64_t>(numbers.size(), 1),
+               std::vector<int64_t>(numbers.size(), 1), 1})
+        .to_dense();
+  };
+  const at::Tensor line = at::rand({32, 16, 5});
+  EXPECT_TRUE(
+      at::equal(packed(line, {1, 16, 1, 40}, {0, 2}), line.unsqueeze(2)));
+  const at::Tensor volume = at::rand({32, 16, 3, 3, 3});
+  EXPECT_TRUE(at::equal(packed(volume, {1, 16, 8, 14, 14}, {1, 1, 1}), volume));
+}
+
 TEST_F(ConvolutionWeightTest, WhatIsNoImagesIsAnError) {
   EXPECT_THROW(For({64, 14, 14}), c10::Error);
 }
