@@ -175,7 +175,7 @@ if ! $quick; then
   suite "compiler, daemon and load generator" "$reports/python.xml" \
     timeout --signal INT --kill-after 60 "$suite_seconds" \
     "$python" -m pytest -q --timeout "$test_seconds" -n 3 --dist loadfile --no-loadscope-reorder \
-    tests/compiler tests/integration tests/loadtest --junitxml "$reports/python.xml"
+    -m 'not slow' tests/compiler tests/integration tests/loadtest --junitxml "$reports/python.xml"
 fi
 
 echo

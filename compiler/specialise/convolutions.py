@@ -70,7 +70,9 @@ def rewrite(module: torch.fx.GraphModule, sizes: dict[str, int]) -> list[Convolu
         x, weight, bias = operands
         out = [dynamic.hint(size, sizes) for size in node.meta["val"].shape]
         flops = 2 * math.prod(out) * attrgetter(weight.target)(module)[0].numel()
-        if flops < onednn.FEWEST_FLOPS or looking[onednn.storage(module, weight)] != 1:
+        # Eager, too, has oneDNN run convolutions of several images or groups, however small.
+        alone = out[0] == 1 and how["groups"] == 1
+        if (alone and flops < onednn.FEWEST_FLOPS) or looking[onednn.storage(module, weight)] != 1:
             continue
         node.target = torch.ops.mkldnn._convolution_pointwise.default
         numbers = (how["padding"], how["stride"], how["dilation"], how["groups"])

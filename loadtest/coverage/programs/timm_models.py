@@ -19,6 +19,21 @@ def build(name: str, **arguments: Any) -> nn.Module:
     return timm.create_model(name, pretrained=False, num_classes=100, **arguments)
 
 
+def settled(name: str, size: int) -> nn.Module:
+    """With norms that have seen images. Without, this net's random weights make each layer's values larger than the
+    last one's, up to 10^8, and its answers differ even between eager's with one thread and with two."""
+    import torch
+
+    model = build(name).train()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # the mean of all batches
+    with torch.no_grad():
+        for _ in range(4):
+            model(torch.randn(8, 3, size, size))
+    return model.eval()
+
+
 # Name, image size, arguments that make it smaller; convolutions take any size, transformers are told theirs.
 CONVOLUTIONS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("resnet10t", 64, {}),
@@ -38,7 +53,6 @@ CONVOLUTIONS: tuple[tuple[str, int, dict[str, Any]], ...] = (
     ("hrnet_w18_small", 64, {}),
     ("ghostnet_050", 64, {}),
     ("mixnet_s", 64, {}),
-    ("inception_v3", 96, {}),
     ("xception41", 64, {}),
     ("nf_resnet26", 64, {}),
     ("hgnetv2_b0", 64, {}),
@@ -69,3 +83,4 @@ TRANSFORMERS: tuple[tuple[str, int, dict[str, Any]], ...] = (
 def programs() -> Iterator[Program]:
     for name, size, arguments in (*CONVOLUTIONS, *TRANSFORMERS):
         yield Program(name, FAMILY, partial(build, name, **arguments), {"x": image(size)})
+    yield Program("inception_v3", FAMILY, partial(settled, "inception_v3", 96), {"x": image(96)})
