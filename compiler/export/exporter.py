@@ -15,6 +15,7 @@ a starter models/NAME/model.yaml unless there is one. SOURCE is one of
                             --weights is given
     timm:NAME               such as timm:vit_tiny_patch16_224; likewise
     torchaudio:NAME         such as torchaudio:wav2vec2_base; likewise
+    program:FILE            what torch.export.save has written, by this torch or one since 2.7: written anew
 
 What torch.export can't take is refused with the reason and the line of the model that is the
 cause; nothing is written then, and the exit status is 1.
@@ -58,7 +59,7 @@ DTYPES = {
     torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 }  # fmt: skip
-FOLDERS = ("transformers", "diffusers")  # kinds of sources
+PATHS = ("transformers", "diffusers", "program")  # kinds of sources that are named by a path
 # How far an output may be from eager's: rounding differs where export rewrites an operator.
 TOLERANCES = {torch.float16: (1e-2, 1e-2), torch.bfloat16: (2e-2, 2e-2)}
 DEFAULT_TOLERANCE = (1e-3, 1e-4)
@@ -66,7 +67,8 @@ DEFAULT_TOLERANCE = (1e-3, 1e-4)
 
 def trace(source: ExportSource) -> torch.export.ExportedProgram:
     """Runs torch.export on the model. Raises ExportRefused."""
-    source.module.eval()
+    if source.module.training:
+        source.module.eval()
     # torch prints the graph so far when it gives up; the refusal says it shorter.
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
     with shape_conditions() as conditions, torch.no_grad(), quiet[0], quiet[1]:
@@ -262,8 +264,8 @@ def describe(
                 )
     kind, _, rest = text.partition(":")
     return Description(
-        # A folder's place on this machine says nothing to who reads the file elsewhere.
-        source=f"{kind}:{Path(rest).resolve().name}" if kind in FOLDERS else text,
+        # A place on this machine says nothing to who reads the file elsewhere.
+        source=f"{kind}:{Path(rest).resolve().name}" if kind in PATHS else text,
         inputs=[names[position] for position, _ in tensors],
         dimensions=list(dimensions.values()),
         ranges=source.ranges,

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from compiler.export.callables import from_callable
 from compiler.export.diffusers_folder import from_diffusers
 from compiler.export.images import Detector, ImageModel, from_timm, from_torchvision
+from compiler.export.program_file import from_program
 from compiler.export.refusal import ExportRefused
 from compiler.export.sound import Separator, SpeechModel, from_torchaudio
 from compiler.export.source import ExportSource, Limits
@@ -44,12 +45,16 @@ def _find(text: str, limits: Limits, weights: Path | None, task: str) -> ExportS
     }
     folders = {"transformers": from_transformers, "diffusers": from_diffusers}
     if not rest:
-        kinds = [*(f"{name}:FOLDER" for name in folders), *(f"{name}:NAME" for name in loaders)]
+        kinds = [*(f"{name}:FOLDER" for name in folders), *(f"{name}:NAME" for name in loaders), "program:FILE"]
         raise ExportRefused(f"expected module:function, {', '.join(kinds[:-1])} or {kinds[-1]}")
     if kind in folders:
         if weights:
             raise ExportRefused(f"--weights: a {kind} folder holds its weights")
         return folders[kind](Path(rest), limits, task)
+    if kind == "program":
+        if weights:
+            raise ExportRefused("--weights: a program holds its weights")
+        return from_program(Path(rest))
     source = loaders[kind]() if kind in loaders else from_callable(kind, rest, limits)
     if weights:
         _load_weights(source.module, weights)

@@ -15,11 +15,14 @@ bool Has(std::string_view text, std::string_view part) {
 }
 
 std::string_view FormatOfArchive(std::string_view directory) {
-  if (Has(directory, "archive_format")) return "";
-  if (Has(directory, "serialized_exported_program.json")) {
+  // Of torch 2.8, with its weights in a pickle, and until 2.7.
+  if (Has(directory, "/data/weights/model.pt") ||
+      Has(directory, "serialized_exported_program.json")) {
     return "a program that an older torch exported: export the model again "
-           "with torch 2.11";
+           "with torch 2.11, or convert this one: python -m compiler.export "
+           "program:FILE";
   }
+  if (Has(directory, "archive_format")) return "";
   if (Has(directory, "/constants.pkl")) {
     return "a TorchScript archive: export the model itself with "
            "torch.export.export, and save that with torch.export.save";

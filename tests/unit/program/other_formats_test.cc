@@ -30,8 +30,13 @@ TEST(OtherFormatsTest, Archives) {
               StartsWith("a TorchScript archive"));
   EXPECT_THAT(OtherFormat(Archive({"m/data.pkl", "m/data/0"})),
               StartsWith("what torch.save wrote"));
-  EXPECT_THAT(OtherFormat(Archive({"serialized_exported_program.json"})),
-              StartsWith("a program that an older torch exported"));
+  for (const auto& members :
+       {std::vector<std::string>{"serialized_exported_program.json"},
+        std::vector<std::string>{"m/archive_format",
+                                 "m/data/weights/model.pt"}}) {
+    EXPECT_THAT(OtherFormat(Archive(members)),
+                StartsWith("a program that an older torch exported"));
+  }
 }
 
 TEST(OtherFormatsTest, Files) {
