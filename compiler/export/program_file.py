@@ -16,7 +16,6 @@ from compiler.export.refusal import ExportRefused
 from compiler.export.source import ExportSource
 
 
-
 def from_program(path: Path) -> ExportSource:
     """With the sizes that its dimensions may have. Raises ExportRefused."""
     if not path.is_file():

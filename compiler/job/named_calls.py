@@ -8,6 +8,7 @@ written as they are read.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def _named(numbers: dict[str, int], name: str) -> int:
     return numbers[name]
 
 
-NUMBERS = {
+NUMBERS: dict[str, Callable[[Any], Any]] = {
     "as_scalar_type": _dtype,
     "as_scalar_types": lambda numbers: [_dtype(number) for number in numbers],
     "as_layout": _layout,

@@ -85,7 +85,7 @@ class Video(nn.Module):
 def test_other_dimensions(start: Callable[..., Daemon], tmp_path: Path) -> None:
     torch.manual_seed(0)
     batch, length = torch.export.Dim("batch", min=1, max=16), torch.export.Dim("length", min=16, max=400)
-    models = {
+    models: dict[str, tuple[nn.Module, list[tuple[int, ...]], dict[int, object]]] = {
         "sound": (Sound().eval(), [(2, 64, 100), (1, 64, 17), (5, 64, 399)], {0: batch, 2: length}),
         "video": (Video().eval(), [(2, 16, 6, 20, 20), (1, 16, 6, 20, 20), (5, 16, 6, 20, 20)], {0: batch}),
     }

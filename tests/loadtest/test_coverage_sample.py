@@ -28,7 +28,7 @@ def test_a_sample(tmp_path: Path) -> None:
     output = tmp_path / "coverage.json"
     command = [
         sys.executable, "-m", "loadtest.coverage", "--sample", str(SAMPLE), "--seed", seed, "--jobs", "2",
-        "--folder", tmp_path / "coverage", "--output", output,
+        "--folder", str(tmp_path / "coverage"), "--output", str(output),
     ]  # fmt: skip
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS)
     # Exit code 1 says that a goal of the whole table is missed, or that something was slower on a busy machine.
