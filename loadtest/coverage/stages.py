@@ -24,7 +24,7 @@ from loadtest.coverage.outcome import Result, Speed
 from loadtest.coverage.program import Program, Sizes, size_name
 from loadtest.servers.process import ServerError, ServerProcess
 from loadtest.servers.stokerd import REPOSITORY, Daemon, warm_up
-from loadtest.suite.measure import Bucket, Side, alternate
+from loadtest.suite.measure import UNCOMPILED, Bucket, Side, alternate
 
 EXPORT_SECONDS = 300
 SERVE_SECONDS = 120
@@ -35,7 +35,6 @@ MEMORY_MB = 6144
 LIMITS = (f"--compile-timeout-seconds={COMPILE_SECONDS}", f"--compile-memory-mb={MEMORY_MB}")
 ALTERNATIONS = 40
 SPEED_SECONDS = 3
-UNCOMPILED = "uncompiled"  # the same program's name beside its own
 EAGER_TOLERANCE = 1e-4
 REFUSED = re.compile(r"error\s+\S+:1: \w+ -> failed: (.*)")
 STAYS = re.compile(r"warning\S* \S+:1 ?(\S*?): stays on eager \((\w+)\): (.*)")

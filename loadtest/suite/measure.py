@@ -1,10 +1,10 @@
-"""Measures one model: a daemon that compiles nothing beside one that serves as Stoker decides.
+"""Measures one model: as Stoker decides to serve it beside the same program that is never compiled.
 
-Both run at the same time, but only one at a time has work: every alternation asks each for the same
-few answers, and who is first changes. A few such pairs of daemons are launched, one after the other.
-What is compared is the time that a daemon needed to run a batch (stoker_execute_seconds): no queue, no
-wire, no client. It is the daemon's own promotion that is judged here, so its figures are not used; for a
-bucket that stays on eager both do the same, and its ratio shows how far the machine is to be trusted.
+Both are models of one daemon, so that they don't take each other for neighbours, and only one at a time has
+work: every alternation asks each for the same few answers, and who is first changes. A few daemons are launched,
+one after the other. What is compared is the time that a run of a batch took (stoker_execute_seconds): no queue, no
+wire, no client. It is the daemon's own promotion that is judged here, so its figures are not used; for a bucket
+that stays on eager both do the same, and its ratio shows how far the machine is to be trusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from loadtest.servers.process import ServerError
 from loadtest.servers.stokerd import Daemon
 from loadtest.suite.models import Sizes, SuiteModel
 
-# Pairs of daemons, one after the other: one launch may be slower than the next by a factor, for all
+# Daemons, one after the other: one launch may be slower than the next by a factor, for all
 # of its life, in the same code.
 LAUNCHES = 3
 # Of each: as many as there are, or as fit into the time, but some.
@@ -35,6 +35,7 @@ LAUNCH_SECONDS = 8
 BLOCK_SECONDS = 0.03  # of the slower one's runs, counted together
 MOST_RUNS = 100
 FILL_SECONDS = 3600
+UNCOMPILED = "uncompiled"  # the same program's name beside its own
 STAYS = re.compile(r"warning\S* (\S+):1 (\S+): stays on eager \((\w+)\): (.*)")
 # What may be lost to eager, as a ratio.
 ALLOWED = 0.98
@@ -111,13 +112,9 @@ def measure(model: SuiteModel, folder: Path, cache: Path) -> list[Bucket]:
         bucket.why = reasons.get(bucket.name, "")
         alone = _alone(model, folder, sizes)
         for _ in range(LAUNCHES):
-            with (
-                Daemon(alone, cache, folder / "served.log") as served,
-                Daemon(alone, folder / "no-cache", folder / "eager.log", "--no-compile") as eager,
-            ):
-                for daemon in (served, eager):
-                    daemon.wait_ready(FILL_SECONDS)
-                _measure_launch(model, bucket, sizes, eager, served)
+            with Daemon(alone, cache, folder / "both.log") as daemon:
+                daemon.wait_ready(FILL_SECONDS)
+                _measure_launch(model, bucket, sizes, daemon)
         buckets.append(bucket)
     return buckets
 
@@ -130,18 +127,19 @@ def _expect_served(daemon: Daemon, model: SuiteModel) -> None:
 
 def _alone(model: SuiteModel, folder: Path, sizes: Sizes) -> Path:
     """A repository in which the model has this bucket only: with others, a request may be padded up
-    to one that is cheaper."""
+    to one that is cheaper. And the same, never compiled."""
     root = folder / "alone" / bucket_name(sizes)
-    program = root / model.name / "1/model.pt2"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    program.unlink(missing_ok=True)
-    os.link(folder / "models" / model.name / "1/model.pt2", program)
-    (root / model.name / "model.yaml").write_text(replace(model, buckets=(sizes,)).model_yaml())
+    for name, compiled in ((model.name, True), (UNCOMPILED, False)):
+        program = root / name / "1/model.pt2"
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.unlink(missing_ok=True)
+        os.link(folder / "models" / model.name / "1/model.pt2", program)
+        (root / name / "model.yaml").write_text(replace(model, buckets=(sizes,)).model_yaml(compiled))
     return root
 
 
 class Side:
-    """One of two that are compared, a model of a daemon, asked for one bucket."""
+    """One of two models of a daemon that are compared, asked for one bucket."""
 
     def __init__(self, daemon: Daemon, model: str, inputs: list[triton.InferInput]) -> None:
         self._daemon, self._model, self._inputs = daemon, model, inputs
@@ -165,7 +163,8 @@ class Side:
     def tiers(self, bucket: str) -> set[str]:
         """Those that answered in the bucket."""
         samples = self._daemon.samples("stoker_tier_requests_total")
-        return {have["tier"] for have, count in samples if have["bucket"] == bucket and count}
+        own = ((have, count) for have, count in samples if have["model"] == self._model)
+        return {have["tier"] for have, count in own if have["bucket"] == bucket and count}
 
     def close(self) -> None:
         self._client.close()
@@ -189,10 +188,10 @@ def alternate(bucket: Bucket, eager: Side, served: Side, most: int, seconds: flo
             (bucket.eager_s if side is eager else bucket.served_s).append(side.seconds_of(runs))
 
 
-def _measure_launch(model: SuiteModel, bucket: Bucket, sizes: Sizes, eager: Daemon, served: Daemon) -> None:
-    with eager.client() as client:
+def _measure_launch(model: SuiteModel, bucket: Bucket, sizes: Sizes, daemon: Daemon) -> None:
+    with daemon.client() as client:
         inputs = _inputs(model, client, sizes)
-    sides = [Side(eager, model.name, inputs), Side(served, model.name, inputs)]
+    sides = [Side(daemon, name, inputs) for name in (UNCOMPILED, model.name)]
     try:
         expected, given = (side.answer() for side in sides)
         differences = (np.abs(expected[name].astype(np.float64) - given[name]) for name in expected)

@@ -52,9 +52,9 @@ class SuiteModel:
         places = (place.split(".") for place in self.axes[dimension].split())
         return [(name, int(axis)) for name, axis in places]
 
-    def model_yaml(self) -> str:
+    def model_yaml(self, compiled: bool = True) -> str:
         """JSON, which is YAML."""
-        fields: dict[str, object] = {}
+        fields: dict[str, object] = {} if compiled else {"compile": False}
         if "batch" in self.buckets[0]:
             fields["max_batch_size"] = max(bucket["batch"] for bucket in self.buckets)
         if self.axes:

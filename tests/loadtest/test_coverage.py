@@ -170,5 +170,6 @@ def test_a_killed_run_goes_on(tmp_path: Path) -> None:
         assert each.outcome not in ("not exported", "refused", "crashed", "wrong answer"), each.reason
         assert each.difference is not None or each.outcome == "eager only"
         assert len(each.speeds) == (2 if each.name == "quantised_mlp" else 1)
-    assert all(each.compile_seconds and each.compile_peak_mb for each in results)
+    # Of what an earlier run has compiled, and a busy machine doesn't promote, no log names the key.
+    assert all(each.compile_seconds and each.compile_peak_mb for each in results if each.outcome == "promoted")
     assert "of 2 programs 2 export, 2 serve" in done.stdout
