@@ -50,6 +50,12 @@ unpack_llhttp() {
     rm -rf "$folder.new/venv" "$folder.new"/*.tar.gz "$folder" && mv "$folder.new" "$folder"
 }
 
+# What a kernel cache would otherwise make for itself when its first program is compiled. An image that has torch
+# alone by now has no compiler yet, and makes them later.
+precompiled_headers() {
+  cd "$repo_root" && "$1/bin/python" -m compiler.worker.headers "${@:2}"
+}
+
 case ${1:-} in
   --llhttp)
     llhttp_folder
@@ -86,3 +92,5 @@ fi
 # Its name has Python's version in it: known only now.
 venv=$(venv_folder)
 [ -x "$venv/bin/python" ] || step "Python environment with torch 2.11.0" make_environment "$venv"
+[ ! -d "$repo_root/compiler" ] || (precompiled_headers "$venv" --check) ||
+  step "precompiled headers of the compiler" precompiled_headers "$venv"

@@ -16,6 +16,7 @@ from compiler.job.protocol import send
 from compiler.job.work_folder import claimed
 from compiler.sandbox.confine import holders, lacks
 from compiler.worker import parent
+from compiler.worker.headers import link
 from compiler.worker.prewarm import prewarm
 from compiler.worker.sandbox import Sandbox
 
@@ -36,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", DeprecationWarning)
     toolchain.prepare_environment(options.scratch)
+    link(options.scratch)
     with claimed(options.scratch) as work, contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         headers = prewarm(options.scratch, work)
         import torch

@@ -106,9 +106,9 @@ class _HeaderMaker:
         os._exit(0)
 
 
-def prewarm(scratch: Path, work: Path) -> int:
+def prewarm(scratch: Path, work: Path, march: str = "") -> int:
     """Does once what every compile of a fresh process would do: imports, tables. Returns the process group that makes
-    the precompiled headers meanwhile."""
+    the precompiled headers meanwhile, for this machine unless another level is named."""
     import torch
 
     torch.set_num_threads(1)
@@ -121,10 +121,11 @@ def prewarm(scratch: Path, work: Path) -> int:
     program = work / "prewarm.pt2"
     with cuda.left_alone():
         sizes = warm_program.save(program)
-        march, simdlen = toolchain.host_target()
+        march = march or toolchain.host_target()[0]
         job = Job(
             id=0, key="", factors=FACTORS, model="prewarm", bucket="", program=program, sizes=sizes,
-            march=march, simdlen=simdlen, stage=stage, scratch=scratch, timeout_seconds=0, memory_bytes=0,
+            march=march, simdlen=toolchain.LEVELS[march], stage=stage, scratch=scratch, timeout_seconds=0,
+            memory_bytes=0,
         )  # fmt: skip
         compiling = work / "prewarming"
         maker = _HeaderMaker(compiling)
