@@ -41,8 +41,8 @@ Connection::Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
       window_(StreamCall::kFirstWindow),
       useless_(loop.limits().useless_frames,
                loop.limits().useless_frames_per_second),
-      forced_resets_(static_cast<double>(loop.limits().resets),
-                     static_cast<double>(loop.limits().resets_per_second)),
+      resets_(static_cast<double>(loop.limits().resets),
+              static_cast<double>(loop.limits().resets_per_second)),
       born_(loop.now()),
       heard_(loop.now()),
       idle_since_(loop.now()) {
@@ -223,25 +223,11 @@ StreamCall* Connection::CallOf(int32_t stream) const {
   return found == calls_.end() ? nullptr : found->second.get();
 }
 
-void Connection::CountFrame(const FrameMeter::Head& head) {
-  if (FrameRules::IsUseless(head) && !useless_.Take(loop_.now()))
-    AskToCalmDown();
-  const uint32_t error = frame_rules_.ErrorOf(head);
-  if (error == NGHTTP2_NO_ERROR || reason_.has_value()) return;
-  reason_ = Hangup::kProtocol;
-  nghttp2_session_terminate_session(session_, error);
-}
-
-void Connection::AskToCalmDown() {
-  if (reason_.has_value()) return;
-  reason_ = Hangup::kCalm;
-  nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
-}
-
 void Connection::Earn() { useless_.Earn(kPerMessage); }
 
 void Connection::OnRequestBegins(int32_t stream) {
   calls_[stream] = std::make_shared<StreamCall>(loop_, *this, stream);
+  if (calls_.size() == loop_.limits().max_calls) loop_.metrics().CountFull();
 }
 
 bool Connection::OnHeader(int32_t stream, std::string_view name,
@@ -253,7 +239,7 @@ bool Connection::OnHeader(int32_t stream, std::string_view name,
   if (call->header_bytes() <= limits.header_excess * limits.max_header_bytes) {
     return true;
   }
-  reason_ = Hangup::kCalm;
+  reason_ = Hangup::kHeaders;
   return false;
 }
 
@@ -283,8 +269,8 @@ void Connection::OnFrameSent(const nghttp2_frame& frame) {
   if (frame.hd.type == NGHTTP2_RST_STREAM) {
     const uint32_t why = frame.rst_stream.error_code;
     if (why != NGHTTP2_NO_ERROR && why != NGHTTP2_CANCEL &&
-        !forced_resets_.Take(loop_.now())) {
-      AskToCalmDown();
+        !resets_.Take(loop_.now())) {
+      AskToCalmDown(Hangup::kResets);
     }
   } else if ((frame.hd.type == NGHTTP2_HEADERS ||
               frame.hd.type == NGHTTP2_DATA) &&

@@ -107,7 +107,9 @@ class Connection final : public PeerConnection {
   bool FillOutput();
   void TellOfSent();
   void WatchSocket();
-  void AskToCalmDown();
+  void AskToCalmDown(Hangup reason);
+  // Why it ends when nghttp2 says that it can't go on.
+  Hangup ReasonOf(int error) const;
   void CheckTimes(MonotonicTime now);
   void CheckAge(MonotonicTime now);
   void FinishDrain();
@@ -132,7 +134,7 @@ class Connection final : public PeerConnection {
   FrameMeter frames_;
   FrameRules frame_rules_;
   TokenBucket useless_;
-  TokenBucket forced_resets_;  // streams that we had to reset
+  TokenBucket resets_;  // by the peer, or because of it
 
   const MonotonicTime born_;
   MonotonicTime heard_;

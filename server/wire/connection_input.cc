@@ -38,6 +38,7 @@ void Connection::Receive() {
         stream_->Receive(pieces.data() + skipped, 2 - skipped);
     // It may be able to send now.
     if (received == ByteStream::kLater) return Touch();
+    if (received == ByteStream::kFlooded) return HangUp(Hangup::kFrames);
     if (received <= 0) return HangUp();
     heard_ = loop_.now();
     pinged_.reset();
@@ -77,9 +78,42 @@ bool Connection::Take(std::string_view bytes) {
   const ssize_t read = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   if (read >= 0) return !over_;
-  HangUp(read == NGHTTP2_ERR_FLOODED ? Hangup::kCalm
-                                     : reason_.value_or(Hangup::kProtocol));
+  HangUp(ReasonOf(static_cast<int>(read)));
   return false;
+}
+
+Hangup Connection::ReasonOf(int error) const {
+  switch (error) {
+    case NGHTTP2_ERR_FLOODED:
+      return Hangup::kAcks;
+    case NGHTTP2_ERR_TOO_MANY_CONTINUATIONS:
+      return Hangup::kHeaders;
+    default:
+      return reason_.value_or(Hangup::kProtocol);
+  }
+}
+
+void Connection::CountFrame(const FrameMeter::Head& head) {
+  const MonotonicTime now = loop_.now();
+  if (FrameRules::IsUseless(head) && !useless_.Take(now)) {
+    AskToCalmDown(Hangup::kFrames);
+  }
+  if (head.type == NGHTTP2_RST_STREAM && !resets_.Take(now)) {
+    AskToCalmDown(Hangup::kResets);
+  }
+  if (FrameRules::SettingsOf(head) > loop_.limits().max_settings) {
+    AskToCalmDown(Hangup::kSettings);
+  }
+  const uint32_t error = frame_rules_.ErrorOf(head);
+  if (error == NGHTTP2_NO_ERROR || reason_.has_value()) return;
+  reason_ = Hangup::kProtocol;
+  nghttp2_session_terminate_session(session_, error);
+}
+
+void Connection::AskToCalmDown(Hangup reason) {
+  if (reason_.has_value()) return;
+  reason_ = reason;
+  nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 uint32_t Connection::first_window() const {

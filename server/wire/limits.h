@@ -1,5 +1,8 @@
 // What one server allows its peers. Plain values; what each is for stands
 // beside it, and what becomes of who passes it.
+//
+// Each has an option (main/wire_options.cc), a metric that counts who passes it
+// and a line in config/README.md: tests/limits_reference_test.py.
 #pragma once
 
 #include <cstddef>

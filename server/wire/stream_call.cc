@@ -340,6 +340,7 @@ void StreamCall::Reset(uint32_t error) {
 
 void StreamCall::End(const CallStatus& status) {
   if (ending_ || connection_ == nullptr) return;
+  if (status.too_long) loop_.metrics().Count(CallEnd::kTooLong);
   LeaveWaiting();
   arriving_.End();
   // A message that is half sent can't be followed by trailers.

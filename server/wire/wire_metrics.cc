@@ -28,8 +28,16 @@ const char* Name(Hangup reason) {
       return "proxy_header";
     case Hangup::kProtocol:
       return "protocol";
-    case Hangup::kCalm:
-      return "calm";
+    case Hangup::kFrames:
+      return "frames";
+    case Hangup::kResets:
+      return "resets";
+    case Hangup::kHeaders:
+      return "headers";
+    case Hangup::kSettings:
+      return "settings";
+    case Hangup::kAcks:
+      return "acks";
     case Hangup::kStalled:
       return "stalled";
     case Hangup::kSilent:
@@ -46,6 +54,8 @@ const char* Name(CallEnd reason) {
   switch (reason) {
     case CallEnd::kHeaders:
       return "headers";
+    case CallEnd::kTooLong:
+      return "too_long";
     case CallEnd::kWaiting:
       return "waiting";
     case CallEnd::kKept:
@@ -70,8 +80,10 @@ void WireMetrics::ComplainOfProxy(MonotonicTime now, const std::string& what) {
   log::Warn("{}; stoker_connections_ended_total counts them", what);
 }
 
-WireMetrics::WireMetrics(MetricRegistry& metrics)
-    : metrics_(metrics), connections_(metrics.Gauge(metric::kConnections)) {}
+WireMetrics::WireMetrics(MetricRegistry& metrics, bool counts_open)
+    : metrics_(metrics), full_(metrics.Counter(metric::kConnectionsFull)) {
+  if (counts_open) connections_ = metrics.Gauge(metric::kConnections);
+}
 
 void WireMetrics::Count(Hangup reason) {
   metrics_.Counter(metric::kConnectionsEnded, {{"reason", Name(reason)}}).Add();
