@@ -52,8 +52,8 @@ void AddLimitsOfServer(CLI::App& app, WireLimits& limits,
             "the one that has waited for longest is refused");
   AddNumber(app, "--max-kept-bytes", limits.max_kept_bytes,
             "what streams' clients have sent on each thread of the port "
-            "before it is asked for, beyond 64 KB each; then the newest is "
-            "refused",
+            "before it is asked for, beyond 64 KB each, and headers that are "
+            "not whole; then the newest goes",
             0, int64_t{1} << 40);
 }
 
@@ -89,8 +89,8 @@ void AddLimitsOfConnections(CLI::App& app, WireLimits& limits) {
 
 void AddTimes(CLI::App& app, WireLimits& limits) {
   AddSeconds(app, "--stall-seconds", limits.stall_limit,
-             "time for each piece of a message that has begun to arrive, or of "
-             "an answer that is being taken");
+             "time for headers that have begun to arrive, for each piece of a "
+             "message that has, or of an answer that is being taken");
   AddNumber(app, "--stall-bytes", limits.progress_bytes,
             "size of such a piece; the last one may be smaller", 1, 1 << 30);
   AddSeconds(

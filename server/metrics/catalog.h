@@ -48,8 +48,10 @@ inline constexpr MetricDef kConnectionsEnded{
     "proxy_source (may not send a PROXY header), proxy_header (sent none in "
     "time, or a wrong one), protocol (its rules broken), frames (too "
     "many that move nothing), resets (too many), headers (far too many bytes "
-    "or frames of them), settings (too many at once), acks (too many that it "
-    "doesn't read), stalled (answers not taken), silent (no answer to pings), "
+    "or frames of them, or too many that are not whole), settings (too many at "
+    "once), acks (too many that it "
+    "doesn't read), stalled (headers not whole, or answers not taken, in "
+    "time), silent (no answer to pings), "
     "idle, age."};
 inline constexpr MetricDef kConnectionsFull{
     "stoker_connections_full_total", MetricKind::kCounter, "",

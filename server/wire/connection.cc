@@ -39,6 +39,7 @@ Connection::Connection(WireLoop& loop, std::unique_ptr<ByteStream> stream,
       peer_(std::move(peer)),
       taken_(loop.limits().stall_limit, loop.limits().progress_bytes),
       window_(StreamCall::kFirstWindow),
+      whole_(loop.limits().stall_limit, loop.limits().progress_bytes),
       useless_(loop.limits().useless_frames,
                loop.limits().useless_frames_per_second),
       resets_(static_cast<double>(loop.limits().resets),
@@ -206,6 +207,7 @@ void Connection::HangUp() {
   if (over_) return;
   over_ = true;
   loop_.handshakes().Leave(*this);
+  loop_.Keep(-static_cast<int64_t>(std::exchange(kept_, 0)));
   loop_.Unwatch(stream_->descriptor());
   loop_.Bury(*this);
   const auto calls = std::exchange(calls_, {});
@@ -225,18 +227,24 @@ StreamCall* Connection::CallOf(int32_t stream) const {
 
 void Connection::Earn() { useless_.Earn(kPerMessage); }
 
-void Connection::OnRequestBegins(int32_t stream) {
+void Connection::OnHeadersBegin(const nghttp2_frame& frame) {
+  list_bytes_ = 0;
+  if (frame.headers.cat != NGHTTP2_HCAT_REQUEST) return;
+  const int32_t stream = frame.hd.stream_id;
   calls_[stream] = std::make_shared<StreamCall>(loop_, *this, stream);
   if (calls_.size() == loop_.limits().max_calls) loop_.metrics().CountFull();
 }
 
-bool Connection::OnHeader(int32_t stream, std::string_view name,
+bool Connection::OnHeader(const nghttp2_frame& frame, std::string_view name,
                           std::string_view value) {
-  StreamCall* const call = CallOf(stream);
-  if (call == nullptr) return true;
-  call->AddHeader(name, value);
+  // Each is looked at byte by byte before it is here, however few bytes named
+  // it.
+  list_bytes_ += StreamCall::SizeOf(name, value);
   const WireLimits& limits = loop_.limits();
-  if (call->header_bytes() <= limits.header_excess * limits.max_header_bytes) {
+  if (list_bytes_ <= limits.header_excess * limits.max_header_bytes) {
+    const bool trailer = frame.headers.cat != NGHTTP2_HCAT_REQUEST;
+    StreamCall* const call = trailer ? nullptr : CallOf(frame.hd.stream_id);
+    if (call != nullptr) call->AddHeader(name, value);
     return true;
   }
   reason_ = Hangup::kHeaders;
@@ -326,7 +334,9 @@ void Connection::CheckTimes(MonotonicTime now) {
   if (!settled_ && now - born_ >= limits.handshake_limit) {
     return HangUp(Hangup::kHandshake);
   }
-  if (taken_.Stalled(now)) return HangUp(Hangup::kStalled);
+  if (taken_.Stalled(now) || whole_.Stalled(now)) {
+    return HangUp(Hangup::kStalled);
+  }
   if (pinged_.has_value()) {
     if (now - *pinged_ >= limits.keepalive) HangUp(Hangup::kSilent);
   } else if (settled_ && now - heard_ >= limits.keepalive) {

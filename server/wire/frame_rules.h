@@ -17,6 +17,8 @@ class FrameRules {
  public:
   // Whether a frame moves nothing to speak of.
   static bool IsUseless(const FrameMeter::Head& head);
+  // Whether each open stream is looked at for it.
+  static bool IsAboutAll(const FrameMeter::Head& head);
   // How many settings are in it.
   static size_t SettingsOf(const FrameMeter::Head& head);
 

@@ -1,5 +1,7 @@
 #include "wire/wire_metrics.h"
 
+#include "absl/strings/escaping.h"
+#include "base/absl_view.h"
 #include "base/log.h"
 #include "metrics/catalog.h"
 
@@ -72,7 +74,19 @@ void WireMetrics::ComplainOfTls(MonotonicTime now) {
   if (!of_tls_.IsDue(now)) return;
   log::Warn(
       "a client speaks TLS to a port without it: there is no "
-      "--tls-certificate; stoker_connections_ended_total counts them");
+      "--tls-certificate, or for the status page no --metrics-tls; "
+      "stoker_connections_ended_total counts them");
+}
+
+void WireMetrics::ComplainOfProtocol(MonotonicTime now, const std::string& peer,
+                                     std::string_view begun) {
+  constexpr size_t kShown = 24;
+  if (!of_protocols_.IsDue(now)) return;
+  log::Warn(
+      "a client ({}) speaks no HTTP/2 to the port of gRPC, but begins with "
+      "'{}'; HTTP/1.1 is for --http-listen; stoker_connections_ended_total "
+      "counts them",
+      peer, absl::CHexEscape(Absl(begun.substr(0, kShown))));
 }
 
 void WireMetrics::ComplainOfProxy(MonotonicTime now, const std::string& what) {

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/monotonic_time.h"
 #include "metrics/metrics.h"
@@ -27,10 +28,10 @@ enum class Hangup {
   kProtocol,     // broke its rules
   kFrames,       // too many that move nothing
   kResets,       // of its streams, by it or because of it
-  kHeaders,      // far too many bytes or frames of them
+  kHeaders,      // far too many bytes or frames of them, or half ones
   kSettings,     // too many in one frame
   kAcks,         // too many wait for it to read them
-  kStalled,      // doesn't read
+  kStalled,      // doesn't read, or stops amid headers
   kSilent,       // doesn't answer pings
   kIdle,         // without calls, for too long or to make room
   kAge,          // old enough
@@ -55,6 +56,9 @@ class WireMetrics {
   void Count(CallEnd reason);
   // Say so, at a bounded rate.
   void ComplainOfTls(MonotonicTime now);
+  // `begun`: the first that the peer sent.
+  void ComplainOfProtocol(MonotonicTime now, const std::string& peer,
+                          std::string_view begun);
   void ComplainOfProxy(MonotonicTime now, const std::string& what);
   void Opened() { CountOpen(1); }
   void Closed() { CountOpen(-1); }
@@ -70,6 +74,7 @@ class WireMetrics {
   std::optional<Gauge> connections_;
   Counter full_;
   RareLine of_tls_;
+  RareLine of_protocols_;
   RareLine of_proxies_;
 };
 

@@ -120,6 +120,85 @@ TEST(WireLimits, HeadersThatUnfoldWithoutEnd) {
   EXPECT_TRUE(Answers(server.port()));
 }
 
+// And trailers, which nobody asked for.
+TEST(WireLimits, TrailersThatUnfoldWithoutEnd) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  const std::string entry =
+      "\x40" + RawPeer::Literal("x", std::string(4'000, 'y')).substr(1);
+  ASSERT_TRUE(peer.Open(1, "/echo/Never", entry));
+  ASSERT_TRUE(peer.Send(RawFrame::kHeaders, kEndHeaders | kEndStream, 1,
+                        std::string(1'000, '\xbe')));
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("headers"), 1);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+TEST(WireLimits, SomeTrailersAreNoTrouble) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Open(1, "/echo/Now"));
+  ASSERT_TRUE(peer.Send(RawFrame::kData, 0, 1, RawPeer::Message("x")));
+  ASSERT_TRUE(peer.Send(RawFrame::kHeaders, kEndHeaders | kEndStream, 1,
+                        RawPeer::Literal("x", "y")));
+  EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
+}
+
+// What was sent of headers waits in memory until the rest is here: of all
+// connections together it is bounded.
+TEST(WireLimits, HeadersThatAreNotWhole) {
+  constexpr size_t kHalf = 14'000;
+  WireOptions options;
+  options.limits.max_kept_bytes = 3 * kHalf + 3'000;
+  EchoServer server(options);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  const std::string headers = RawPeer::RequestHeaders("/echo/Now") +
+                              RawPeer::Literal("x", std::string(kHalf, 'y'));
+  const std::string whole =
+      RawPeer::Frame(RawFrame::kHeaders, kEndHeaders, 1, headers);
+  for (int i = 0; i < 4; ++i) {
+    peers.push_back(std::make_unique<RawPeer>(server.port()));
+    ASSERT_TRUE(peers[i]->Await(RawFrame::kSettings).type != RawFrame::kEnd);
+    ASSERT_TRUE(peers[i]->SendBytes(whole.substr(0, whole.size() - 1)));
+    // It has been read when another one's next call is answered.
+    EXPECT_TRUE(Answers(server.port()));
+  }
+  EXPECT_EQ(peers[3]->Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("headers"), 1);
+  // The others' become whole, and their room is another's.
+  ASSERT_TRUE(peers[0]->SendBytes(whole.substr(whole.size() - 1)));
+  ASSERT_TRUE(
+      peers[0]->Send(RawFrame::kData, kEndStream, 1, RawPeer::Message("x")));
+  EXPECT_EQ(peers[0]->AwaitEnd(1).type, RawFrame::kHeaders);
+  peers[1].reset();
+  RawPeer late(server.port());
+  ASSERT_TRUE(late.Open(1, "/echo/Now",
+                        RawPeer::Literal("x", std::string(kHalf, 'y'))));
+  ASSERT_TRUE(late.Send(RawFrame::kData, kEndStream, 1, RawPeer::Message("x")));
+  EXPECT_EQ(late.AwaitEnd(1).type, RawFrame::kHeaders);
+}
+
+// Each of these makes the server look at all streams.
+TEST(WireLimits, SettingsOfAConnectionWithManyCalls) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  std::string many;
+  for (uint32_t stream = 1; stream < 4'000; stream += 2) {
+    many += RawPeer::Frame(RawFrame::kHeaders, kEndHeaders, stream,
+                           RawPeer::RequestHeaders("/echo/Never"));
+  }
+  ASSERT_TRUE(peer.SendBytes(many));
+  const std::string window("\0\4\0\0\xff\xff", 6);
+  std::string settings;
+  for (int i = 0; i < 150; ++i) {
+    settings += RawPeer::Frame(RawFrame::kSettings, 0, 0, window);
+  }
+  peer.SendBytes(settings);
+  peer.SendBytes(settings);
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("frames"), 1);
+}
+
 // Pings whose answers nobody reads, fewer than there may be.
 TEST(WireLimits, AcknowledgementsThatNobodyReads) {
   WireOptions options;
