@@ -265,6 +265,22 @@ TEST(WireLimits, CallsBeyondALimitThatThePeerKnows) {
   EXPECT_EQ(server.Ended("protocol"), 1);
 }
 
+// Whatever is in them, which is not read.
+TEST(WireLimits, FramesThatAreTooLarge) {
+  constexpr size_t kMost = 1 << 20;
+  for (const int type : {RawFrame::kData, RawFrame::kHeaders}) {
+    EchoServer server;
+    RawPeer peer(server.port());
+    ASSERT_TRUE(peer.Open(1, "/echo/Stream"));
+    const uint32_t stream = type == RawFrame::kData ? 1 : 3;
+    ASSERT_TRUE(peer.SendBytes(
+        RawPeer::Frame(type, kEndHeaders, stream, std::string(kMost + 1, 'x'))
+            .substr(0, 9)));
+    EXPECT_EQ(peer.Await(RawFrame::kGoaway).error(), 6u);  // FRAME_SIZE_ERROR
+    EXPECT_EQ(server.counts.started, 1);
+  }
+}
+
 // The call is refused, the connection goes on, and so do its other calls.
 TEST(WireLimits, TooManyHeaderBytes) {
   EchoServer server;
