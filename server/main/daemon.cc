@@ -358,6 +358,10 @@ int Daemon::KeepHouse() {
     watchdog.Look(now);
     if (tls_ != nullptr) tls_->Look();
     if (gate_ != nullptr) gate_->Look();
+    // Those that may be loaded aren't known.
+    if (gate_ != nullptr && !options_.explicit_control) {
+      gate_->CompareModels(manager_->ModelNames());
+    }
     services_.TellStatus(ServiceStatus(*manager_));
     if (now < next_eviction) continue;
     cache_->entries().Evict(options_.cache_limits, clock_.WallNow());
