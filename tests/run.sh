@@ -164,7 +164,7 @@ ctest_suite "C++ unit tests under ASan and UBSan" dev -LE 'slow'
 $quick || check "fuzz targets, a minute each" fuzz
 suite "structure of the code" "$reports/layering.xml" \
   "$python" -m pytest -q --timeout "$test_seconds" tests/layering_test.py tests/python_layering_test.py \
-  tests/metrics_reference_test.py tests/manuals_test.py \
+  tests/metrics_reference_test.py tests/limits_reference_test.py tests/manuals_test.py \
   --junitxml "$reports/layering.xml"
 if ! $quick; then
   tests/h2spec/install.sh || exit 1

@@ -2,6 +2,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "base/constant_time.h"
 #include "base/log.h"
@@ -94,6 +95,16 @@ absl::Status Gate::LoadKeys() {
   log::Info("{}: {} keys of signed tokens", same->jwt()->jwks, read.size());
   Enforce(same, std::make_shared<const JwkSet>(std::move(read)));
   return absl::OkStatus();
+}
+
+void Gate::CompareModels(const std::vector<std::string>& models) {
+  std::shared_ptr<const AccessPolicy> current = policy();
+  if (models.empty() || current == compared_) return;
+  compared_ = std::move(current);
+  const std::vector<std::string> unknown = compared_->UnknownModels(models);
+  if (unknown.empty()) return;
+  log::Warn("policy {}: expected names of models, found none that is {}", path_,
+            absl::StrJoin(unknown, " or "));
 }
 
 Gate::Loads Gate::LoadsOf(const AccessPolicy& policy) {

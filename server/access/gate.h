@@ -100,6 +100,11 @@ class Gate {
   // Every few seconds; one thread.
   void Look();
 
+  // Warns of rules about models that none of these is, once for each policy.
+  // Likewise.
+  void CompareModels(const std::vector<std::string>& models)
+      ABSL_LOCKS_EXCLUDED(mu_);
+
   // Who makes a call. `authorization`: the header's value; null: there is none.
   // On the peer's loop; what it finds out is kept with the peer, so that the
   // next call with the same header costs a comparison.
@@ -184,6 +189,7 @@ class Gate {
   // Of Look.
   ReloadedFiles file_;
   std::unique_ptr<ReloadedFiles> keys_file_;  // null: the policy has none
+  std::shared_ptr<const AccessPolicy> compared_;
 
   std::atomic<uint64_t> generation_ = 0;
   absl::Mutex mu_;

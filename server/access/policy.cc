@@ -104,6 +104,22 @@ const AccessPolicy::Caller* AccessPolicy::FindClaiming(const Jwt& token) const {
   return of_jwt_;
 }
 
+std::vector<std::string> AccessPolicy::UnknownModels(
+    absl::Span<const std::string> models) const {
+  std::vector<std::string> unknown;
+  for (const std::unique_ptr<Rule>& rule : rules_) {
+    for (const ModelPattern& pattern : rule->models) {
+      const bool known = std::any_of(
+          models.begin(), models.end(),
+          [&](const std::string& model) { return pattern.Matches(model); });
+      if (known) continue;
+      unknown.push_back(absl::StrCat("'", absl::CHexEscape(pattern.text()),
+                                     "' (", rule->name, ")"));
+    }
+  }
+  return unknown;
+}
+
 const AccessPolicy::Rule* AccessPolicy::Grant(const Caller& caller,
                                               MethodGroup group,
                                               const Target& target) {

@@ -107,6 +107,11 @@ class AccessPolicy {
   // Of all callers, anonymous included, those that have limits of either kind.
   std::vector<const Caller*> LimitedCallers() const;
 
+  // What rules say of models that none of these is, with the rule's name:
+  // "'bret' (rule 2)".
+  std::vector<std::string> UnknownModels(
+      absl::Span<const std::string> models) const;
+
   // The rule that grants it; null: none does.
   static const Rule* Grant(const Caller& caller, MethodGroup group,
                            const Target& target);

@@ -14,16 +14,16 @@ class TokenBucket {
   TokenBucket(double size, double per_second)
       : size_(size), per_second_(per_second), tokens_(size) {}
 
-  // False: there is none left.
-  bool Take(MonotonicTime now) {
+  // False: there are not as many left; then none is taken.
+  bool Take(MonotonicTime now, double tokens = 1) {
     const double seconds = absl::ToDoubleSeconds(now - filled_);
     filled_ = now;
     Earn(seconds * per_second_);
-    if (tokens_ < 1) return false;
-    tokens_ -= 1;
+    if (tokens_ < tokens) return false;
+    tokens_ -= tokens;
     return true;
   }
-  // Until there is one again, after a Take that found none.
+  // Until there is one again, after a Take of one that found none.
   absl::Duration Wait() const {
     return absl::Seconds(std::max(0.0, 1 - tokens_) / per_second_);
   }

@@ -286,11 +286,16 @@ absl::Status Daemon::Listen() {
       *manager_, metrics_, refusals_, clock_, clock_.Now() - ProcessAge());
   LatePages late_pages;
   profile_.AddTo(late_pages, *telemetry_);
-  ASSIGN_OR_RETURN(
-      pages_, PageServer::Start(
-                  {options_.metrics_listen, &passed_,
-                   options_.metrics_tls ? tls_.get() : nullptr, gate_.get()},
-                  MakePages(), std::move(late_pages), clock_));
+  PageServerOptions pages;
+  pages.address = options_.metrics_listen;
+  pages.passed = &passed_;
+  pages.tls = options_.metrics_tls ? tls_.get() : nullptr;
+  pages.gate = gate_.get();
+  pages.limits = options_.wire;
+  pages.limits.max_connections = options_.metrics_connections;
+  ASSIGN_OR_RETURN(pages_,
+                   PageServer::Start(pages, MakePages(), std::move(late_pages),
+                                     metrics_, clock_));
   const int cores = UsableCores();
   RpcServerOptions options;
   options.address = options_.listen;
@@ -353,6 +358,10 @@ int Daemon::KeepHouse() {
     watchdog.Look(now);
     if (tls_ != nullptr) tls_->Look();
     if (gate_ != nullptr) gate_->Look();
+    // Those that may be loaded aren't known.
+    if (gate_ != nullptr && !options_.explicit_control) {
+      gate_->CompareModels(manager_->ModelNames());
+    }
     services_.TellStatus(ServiceStatus(*manager_));
     if (now < next_eviction) continue;
     cache_->entries().Evict(options_.cache_limits, clock_.WallNow());

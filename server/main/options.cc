@@ -110,7 +110,8 @@ CommandLine::CommandLine() {
   AddDevices();
   AddAddresses();
   AddTlsOptions(app_, options_.tls, options_.metrics_tls);
-  AddWireOptions(app_, options_.wire, options_.proxies);
+  AddWireOptions(app_, options_.wire, options_.metrics_connections,
+                 options_.proxies);
   AddLifecycle();
   AddCompiler();
   AddChecks();

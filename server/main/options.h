@@ -35,6 +35,7 @@ struct Options {
   std::string policy;                        // empty: everybody, everything
   std::vector<IpNetwork> proxies;            // empty: clients connect
   WireLimits wire;
+  int metrics_connections = 256;  // who scrapes needs one
   std::string metrics_listen = "0.0.0.0:8002";
   bool metrics_tls = false;                               // there too
   bool triton_metrics = false;                            // by its names too

@@ -1,5 +1,5 @@
-// The options that bound what peers of the gRPC port may do, and say which of
-// them are proxies.
+// The options that bound what peers of the ports may do, and say which of them
+// are proxies.
 #pragma once
 
 #include <vector>
@@ -13,8 +13,9 @@ class App;
 
 namespace stoker {
 
-// `limits` and `proxies` outlive the parsing.
-void AddWireOptions(CLI::App& app, WireLimits& limits,
+// What is passed by reference outlives the parsing. `metrics_connections`: of
+// the port of the status page.
+void AddWireOptions(CLI::App& app, WireLimits& limits, int& metrics_connections,
                     std::vector<IpNetwork>& proxies);
 
 }  // namespace stoker

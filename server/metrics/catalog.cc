@@ -13,6 +13,7 @@ constexpr MetricDef kAll[] = {
     kRequestMemory,
     kConnections,
     kConnectionsEnded,
+    kConnectionsFull,
     kCallsEnded,
     kTlsFailures,
     kTlsReloads,

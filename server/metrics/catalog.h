@@ -41,18 +41,27 @@ inline constexpr MetricDef kConnections{
     "Open connections of the ports of gRPC and HTTP."};
 inline constexpr MetricDef kConnectionsEnded{
     "stoker_connections_ended_total", MetricKind::kCounter, "reason",
-    "Connections to these ports that the server did not take or ended "
+    "Connections to the server's ports that it did not take or ended "
     "itself, by reason: limit, peer_limit, descriptors (none left), accept "
     "(another failure of the system), handshake (no HTTP/2 in time), "
     "handshakes (made room for others'), tls (to a port without), "
     "proxy_source (may not send a PROXY header), proxy_header (sent none in "
-    "time, or a wrong one), protocol (its rules broken), calm (too many "
-    "useless frames or resets), stalled "
-    "(answers not taken), silent (no answer to pings), idle, age."};
+    "time, or a wrong one), protocol (its rules broken), frames (too "
+    "many that move nothing), resets (too many), headers (far too many bytes "
+    "or frames of them, or too many that are not whole), settings (too many at "
+    "once), acks (too many that it "
+    "doesn't read), stalled (headers not whole, or answers not taken, in "
+    "time), silent (no answer to pings), "
+    "idle, age."};
+inline constexpr MetricDef kConnectionsFull{
+    "stoker_connections_full_total", MetricKind::kCounter, "",
+    "Times that a connection's open calls became as many as they may be: "
+    "others wait at its client, or are refused."};
 inline constexpr MetricDef kCallsEnded{
     "stoker_calls_ended_total", MetricKind::kCounter, "reason",
-    "Calls over gRPC that the transport ended, by reason: headers (more than "
-    "there may be), waiting (without a message, and made room for others), "
+    "Calls that the transport ended, by reason: headers (more than there may "
+    "be), too_long (a message, also over HTTP), waiting (without a message, "
+    "and made room for others), "
     "kept (too much was sent ahead, on all streams together), forbidden (open "
     "ones that the policy doesn't let go on)."};
 inline constexpr MetricDef kSharedMemoryRegions{

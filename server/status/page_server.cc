@@ -18,9 +18,6 @@
 namespace stoker {
 namespace {
 
-// Who scrapes needs one.
-constexpr int kMaxConnections = 256;
-
 // One whole gzip member; empty when zlib has no memory for it.
 std::string Gzip(const std::string& text) {
   constexpr int kGzipHeader = 16;
@@ -164,16 +161,17 @@ class PageHandler final : public HttpHandler {
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
     const PageServerOptions& options, Pages pages, LatePages late_pages,
-    Clock& clock) {
+    MetricRegistry& metrics, Clock& clock) {
   std::unique_ptr<PageServer> server(
       new PageServer(std::move(pages), std::move(late_pages)));
   WireOptions wire;
   wire.name = "pages";
   wire.passed = options.passed;
-  wire.limits.max_connections = kMaxConnections;
-  ASSIGN_OR_RETURN(server->wire_, WireServer::Start(
-                                      wire, [](Call&) { return nullptr; },
-                                      server->metrics_, clock));
+  wire.limits = options.limits;
+  wire.counts_open = false;
+  ASSIGN_OR_RETURN(server->wire_,
+                   WireServer::Start(
+                       wire, [](Call&) { return nullptr; }, metrics, clock));
   HttpOptions http;
   http.name = "metrics";
   http.address = options.address;

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "status/page.h"
+#include "wire/limits.h"
 #include "wire/tls_context.h"
 #include "wire/wire_server.h"
 
@@ -25,16 +26,18 @@ struct PageServerOptions {
   PassedSockets* passed = nullptr;  // where the last is found; null: nowhere
   TlsContext* tls = nullptr;        // null: plain text
   Gate* gate = nullptr;             // null: everybody may read
+  WireLimits limits;
 };
 
 class PageServer {
  public:
   // Answers GET and HEAD of these paths; others get 404 and 405 with a line of
   // text. INVALID_ARGUMENT: that is no address; UNAVAILABLE: it can't be bound.
-  // What is passed by reference outlives it.
+  // What is passed by reference outlives it. Its connections are not counted
+  // among the open ones: who reads the figure would change it.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
       const PageServerOptions& options, Pages pages, LatePages late_pages,
-      Clock& clock);
+      MetricRegistry& metrics, Clock& clock);
 
   int port() const { return port_; }
 
@@ -44,8 +47,6 @@ class PageServer {
 
   const Pages pages_;
   const LatePages late_pages_;
-  // Of its connections, and on no page: who reads a figure would change it.
-  MetricRegistry metrics_;
   std::unique_ptr<WireServer> wire_;  // ends first
   int port_ = 0;
 };

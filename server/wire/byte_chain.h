@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,23 +27,32 @@ struct ByteSlice {
   }
 };
 
-// Memory that is written once and then shared.
+// Memory that is written once and then shared. It ends at a multiple of 64
+// bytes: so does a message in it, and what is last in one, mostly the elements
+// of a tensor, begins at such a multiple where its size is one. Compiled code
+// takes it where it lies then.
 class ByteBlock {
  public:
-  explicit ByteBlock(size_t size)
-      : memory_(size > 0 ? std::make_shared_for_overwrite<std::byte[]>(size)
-                         : nullptr),
-        size_(size) {}
+  explicit ByteBlock(size_t size) : size_(size) {
+    if (size == 0) return;
+    memory_ =
+        std::make_shared_for_overwrite<std::byte[]>(size + kAlignment - 1);
+    const auto end = reinterpret_cast<uintptr_t>(memory_.get()) + size;
+    begin_ = memory_.get() + (kAlignment - end % kAlignment) % kAlignment;
+  }
 
-  std::byte* data() { return memory_.get(); }
+  std::byte* data() { return begin_; }
   size_t size() const { return size_; }
   ByteSlice Share(size_t begin, size_t end) const {
-    return {memory_, memory_.get() + begin, end - begin};
+    return {memory_, begin_ + begin, end - begin};
   }
   ByteSlice Share() const { return Share(0, size_); }
 
  private:
+  static constexpr size_t kAlignment = 64;
+
   std::shared_ptr<std::byte[]> memory_;
+  std::byte* begin_ = nullptr;
   size_t size_;
 };
 

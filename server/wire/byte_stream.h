@@ -20,6 +20,8 @@ class ByteStream {
   // What a transfer comes to besides a number of bytes.
   static constexpr long kLater = -1;   // not now
   static constexpr long kBroken = -2;  // never again
+  // Never again: the peer makes it work for nothing.
+  static constexpr long kFlooded = -3;
 
   virtual ~ByteStream() = default;
 

@@ -23,7 +23,8 @@ namespace stoker {
 struct CallStatus {
   absl::StatusCode code = absl::StatusCode::kOk;  // has gRPC's number
   std::string message;
-  std::string details;  // a serialised google.rpc.Status, or nothing
+  std::string details;    // a serialised google.rpc.Status, or nothing
+  bool too_long = false;  // a message was longer than any may be
 
   bool ok() const { return code == absl::StatusCode::kOk; }
 };

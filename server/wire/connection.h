@@ -89,9 +89,11 @@ class Connection final : public PeerConnection {
   // Whether the peer may go on after a frame like this.
   void CountFrame(const FrameMeter::Head& head);
   // What the session reports.
-  void OnRequestBegins(int32_t stream);
+  // Of a request, or trailers.
+  void OnHeadersBegin(const nghttp2_frame& frame);
   // False: the connection can't go on.
-  bool OnHeader(int32_t stream, std::string_view name, std::string_view value);
+  bool OnHeader(const nghttp2_frame& frame, std::string_view name,
+                std::string_view value);
   void OnFrame(const nghttp2_frame& frame);
   void OnData(int32_t stream, std::string_view bytes);
   void OnFrameSent(const nghttp2_frame& frame);
@@ -103,11 +105,15 @@ class Connection final : public PeerConnection {
   MessageAssembler::Room RoomForData() const;
   // False: nothing more is to be received now.
   bool Take(std::string_view bytes);
+  // Whether there is room for what is not whole.
+  bool KeepUnfinished();
   void Flush();
   bool FillOutput();
   void TellOfSent();
   void WatchSocket();
-  void AskToCalmDown();
+  void AskToCalmDown(Hangup reason);
+  // Why it ends when nghttp2 says that it can't go on.
+  Hangup ReasonOf(int error) const;
   void CheckTimes(MonotonicTime now);
   void CheckAge(MonotonicTime now);
   void FinishDrain();
@@ -130,9 +136,12 @@ class Connection final : public PeerConnection {
   uint32_t window_;  // the first of new calls, as the peer was told
 
   FrameMeter frames_;
+  size_t list_bytes_ = 0;  // of the headers that are being unfolded
+  size_t kept_ = 0;        // of the loop's, for those that are not whole
+  Progress whole_;         // of those, by the peer
   FrameRules frame_rules_;
   TokenBucket useless_;
-  TokenBucket forced_resets_;  // streams that we had to reset
+  TokenBucket resets_;  // by the peer, or because of it
 
   const MonotonicTime born_;
   MonotonicTime heard_;

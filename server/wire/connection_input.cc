@@ -20,6 +20,12 @@ constexpr size_t kMaxPerTurn = 256 << 10;
 // have been as large.
 constexpr uint32_t kWidestWindow = 1 << 20;
 
+// Of headers that are not whole, that anybody may have.
+constexpr size_t kFreeUnfinished = 4 << 10;
+
+// As much work as a frame makes that is about one stream.
+constexpr double kStreamsPerFrame = 100;
+
 // What a hello of TLS begins with, and no preface of HTTP/2.
 constexpr char kTlsHandshake = 22;
 
@@ -38,6 +44,7 @@ void Connection::Receive() {
         stream_->Receive(pieces.data() + skipped, 2 - skipped);
     // It may be able to send now.
     if (received == ByteStream::kLater) return Touch();
+    if (received == ByteStream::kFlooded) return HangUp(Hangup::kFrames);
     if (received <= 0) return HangUp();
     heard_ = loop_.now();
     pinged_.reset();
@@ -76,10 +83,66 @@ bool Connection::Take(std::string_view bytes) {
   }
   const ssize_t read = nghttp2_session_mem_recv(
       session_, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  if (read >= 0) return !over_;
-  HangUp(read == NGHTTP2_ERR_FLOODED ? Hangup::kCalm
-                                     : reason_.value_or(Hangup::kProtocol));
+  if (read >= 0) return !over_ && KeepUnfinished();
+  if (read == NGHTTP2_ERR_BAD_CLIENT_MAGIC) {
+    loop_.metrics().ComplainOfProtocol(loop_.now(), peer_.peer(), bytes);
+  }
+  HangUp(ReasonOf(static_cast<int>(read)));
   return false;
+}
+
+bool Connection::KeepUnfinished() {
+  const size_t unfinished = frames_.unfinished();
+  if (unfinished == 0 && !whole_.due()) return true;
+  if (unfinished == 0) {
+    whole_.End();
+  } else if (!whole_.due()) {
+    whole_.Begin(loop_.now());
+  }
+  const size_t kept = unfinished > kFreeUnfinished ? unfinished : 0;
+  const bool well =
+      loop_.Keep(static_cast<int64_t>(kept) - static_cast<int64_t>(kept_));
+  kept_ = kept;
+  if (!well && kept > 0) HangUp(Hangup::kHeaders);
+  return !over_;
+}
+
+Hangup Connection::ReasonOf(int error) const {
+  switch (error) {
+    case NGHTTP2_ERR_FLOODED:
+      return Hangup::kAcks;
+    case NGHTTP2_ERR_TOO_MANY_CONTINUATIONS:
+      return Hangup::kHeaders;
+    default:
+      return reason_.value_or(Hangup::kProtocol);
+  }
+}
+
+void Connection::CountFrame(const FrameMeter::Head& head) {
+  const MonotonicTime now = loop_.now();
+  // Some cost as much as there are streams.
+  const double streams =
+      FrameRules::IsAboutAll(head) ? static_cast<double>(calls_.size()) : 0;
+  if (FrameRules::IsUseless(head) &&
+      !useless_.Take(now, 1 + streams / kStreamsPerFrame)) {
+    AskToCalmDown(Hangup::kFrames);
+  }
+  if (head.type == NGHTTP2_RST_STREAM && !resets_.Take(now)) {
+    AskToCalmDown(Hangup::kResets);
+  }
+  if (FrameRules::SettingsOf(head) > loop_.limits().max_settings) {
+    AskToCalmDown(Hangup::kSettings);
+  }
+  const uint32_t error = frame_rules_.ErrorOf(head);
+  if (error == NGHTTP2_NO_ERROR || reason_.has_value()) return;
+  reason_ = Hangup::kProtocol;
+  nghttp2_session_terminate_session(session_, error);
+}
+
+void Connection::AskToCalmDown(Hangup reason) {
+  if (reason_.has_value()) return;
+  reason_ = reason;
+  nghttp2_session_terminate_session(session_, NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 uint32_t Connection::first_window() const {

@@ -30,6 +30,9 @@ class FrameMeter {
     return data && last_.stream != 0 ? skip_ : 0;
   }
   uint32_t data_stream() const { return last_.stream; }
+  // Bytes that came of a list of headers, or of a goodbye, which is not whole:
+  // nghttp2 may keep as many.
+  size_t unfinished() const { return unfinished_; }
 
   // What arrived; `see` is called for each frame that begins in it.
   void Add(std::string_view bytes, absl::FunctionRef<void(const Head&)> see);
@@ -38,10 +41,13 @@ class FrameMeter {
   static constexpr size_t kHead = 9;
   static constexpr size_t kPreface = 24;
 
+  void CountUnfinished(size_t bytes);
+
   std::array<unsigned char, kHead> head_ = {};
   size_t head_size_ = 0;
   size_t skip_ = kPreface;  // bytes before the next head
   Head last_;
+  size_t unfinished_ = 0;
 };
 
 }  // namespace stoker

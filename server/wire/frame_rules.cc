@@ -25,6 +25,16 @@ bool FrameRules::IsUseless(const FrameMeter::Head& head) {
   }
 }
 
+bool FrameRules::IsAboutAll(const FrameMeter::Head& head) {
+  return head.type == NGHTTP2_GOAWAY || (head.type == NGHTTP2_SETTINGS &&
+                                         (head.flags & NGHTTP2_FLAG_ACK) == 0);
+}
+
+size_t FrameRules::SettingsOf(const FrameMeter::Head& head) {
+  constexpr size_t kEntryBytes = 6;
+  return head.type == NGHTTP2_SETTINGS ? head.length / kEntryBytes : 0;
+}
+
 uint32_t FrameRules::ErrorOf(const FrameMeter::Head& head) {
   if (head.stream == 0) {
     return head.type == NGHTTP2_PRIORITY ? NGHTTP2_PROTOCOL_ERROR

@@ -17,6 +17,10 @@ class FrameRules {
  public:
   // Whether a frame moves nothing to speak of.
   static bool IsUseless(const FrameMeter::Head& head);
+  // Whether each open stream is looked at for it.
+  static bool IsAboutAll(const FrameMeter::Head& head);
+  // How many settings are in it.
+  static size_t SettingsOf(const FrameMeter::Head& head);
 
   // HTTP/2's code for what is wrong with the next frame; 0: nothing. A peer
   // that goes on after it said that it won't has lost count; of a stream that

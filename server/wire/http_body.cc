@@ -20,7 +20,7 @@ CallStatus HttpBody::TooLong() const {
           absl::StrCat(
               "expected a body of at most ", max_bytes_, " bytes, got ",
               length_.has_value() ? absl::StrCat("one of ", *length_) : "more"),
-          ""};
+          "", /*too_long=*/true};
 }
 
 CallStatus HttpBody::Begin(Reserve reserve) {

@@ -160,6 +160,7 @@ void HttpConnection::Receive() {
   const long received = stream_->Receive(&room, 1);
   // It may be able to send now.
   if (received == ByteStream::kLater) return Touch();
+  if (received == ByteStream::kFlooded) return HangUp(Hangup::kFrames);
   if (received <= 0) return OnPeerEnded();
   heard_ = loop_.now();
   std::string_view bytes(memory.data(), static_cast<size_t>(received));

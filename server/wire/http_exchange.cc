@@ -127,6 +127,7 @@ void HttpExchange::GiveBody() {
 
 void HttpExchange::Refuse(const CallStatus& why) {
   arriving_.End();
+  if (why.too_long) loop_.metrics().Count(CallEnd::kTooLong);
   handler_->OnBadBody(why);
 }
 

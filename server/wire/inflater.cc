@@ -60,7 +60,7 @@ CallStatus Inflater::Step(Reserve reserve) {
             absl::StrCat("expected a message of at most ", max_bytes_,
                          " bytes, got more in ", compressed_.size,
                          " compressed ones"),
-            ""};
+            "", /*too_long=*/true};
   }
   if (outcome == Z_STREAM_END) {
     if (stream.avail_in > 0) return Broken("bytes behind its end");

@@ -1,5 +1,8 @@
 // What one server allows its peers. Plain values; what each is for stands
 // beside it, and what becomes of who passes it.
+//
+// Each has an option (main/wire_options.cc), a metric that counts who passes it
+// and a line in config/README.md: tests/limits_reference_test.py.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +29,9 @@ struct WireLimits {
   int max_waiting_calls = 10'000;
 
   // Bytes that calls of one loop have received before they read them, beyond
-  // what their first window lets through. Beyond them the newest is refused.
+  // what their first window lets through, and of headers that are not whole.
+  // Beyond them the newest call is refused, and a connection with such headers
+  // ends.
   int64_t max_kept_bytes = 16 << 20;
 
   // ---- of a message

@@ -52,7 +52,9 @@ WireLoop::WireLoop(std::string name, const WireLimits& limits,
       scratch_(kScratchBytes) {}
 
 WireLoop::~WireLoop() {
-  for (PeerConnection* connection : connections_) delete connection;
+  Join();
+  CancelCalls();
+  while (!orphans_.empty()) ServeOrphans();
   BuryDead();
 }
 
@@ -277,7 +279,7 @@ bool WireLoop::AwaitCalls(MonotonicTime deadline) {
 }
 
 void WireLoop::Join() {
-  if (!started_) return;
+  if (!std::exchange(started_, false)) return;
   Run([this] { CancelCalls(); });
   AwaitCalls(MonotonicTime::InfiniteFuture());
   Run([this] { ending_ = true; });

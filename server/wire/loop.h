@@ -38,7 +38,7 @@ class WireLoop {
   WireLoop(std::string name, const WireLimits& limits,
            const MakeHandler& make_handler, WireMetrics& metrics,
            const std::function<void()>& on_stall, Clock& clock);
-  // After Join, or without Start.
+  // Join; without Start, its calls end here.
   ~WireLoop();
 
   void Start();
@@ -59,7 +59,7 @@ class WireLoop {
   // Waits until no call is left, and no longer than that. Any thread.
   bool AwaitCalls(MonotonicTime deadline) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends what is left of them for the clients, waits until their handlers are
-  // through, and ends the thread. Any thread, once.
+  // through, and ends the thread. Idempotent; any thread, one at a time.
   void Join() ABSL_LOCKS_EXCLUDED(mu_);
 
   // ---- on the thread

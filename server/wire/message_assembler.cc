@@ -63,7 +63,7 @@ CallStatus MessageAssembler::Begin(Reserve reserve) {
     return {absl::StatusCode::kResourceExhausted,
             absl::StrCat("expected a message of at most ", max_bytes_,
                          " bytes, got one of ", size),
-            ""};
+            "", /*too_long=*/true};
   }
   if (CallStatus refused = reserve(size); !refused.ok()) return refused;
   body_.emplace(size);

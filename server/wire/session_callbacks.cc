@@ -22,9 +22,7 @@ nghttp2_session_callbacks* SessionCallbacks::Make() {
   nghttp2_session_callbacks_new(&made);
   nghttp2_session_callbacks_set_on_begin_headers_callback(
       made, [](nghttp2_session*, const nghttp2_frame* frame, void* data) {
-        if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
-          Of(data).OnRequestBegins(frame->hd.stream_id);
-        }
+        Of(data).OnHeadersBegin(*frame);
         return 0;
       });
   nghttp2_session_callbacks_set_on_header_callback(
@@ -32,10 +30,8 @@ nghttp2_session_callbacks* SessionCallbacks::Make() {
       [](nghttp2_session*, const nghttp2_frame* frame, const uint8_t* name,
          size_t name_size, const uint8_t* value, size_t value_size,
          uint8_t /*flags*/, void* data) -> int {
-        if (frame->headers.cat != NGHTTP2_HCAT_REQUEST) return 0;
-        const bool well =
-            Of(data).OnHeader(frame->hd.stream_id, View(name, name_size),
-                              View(value, value_size));
+        const bool well = Of(data).OnHeader(*frame, View(name, name_size),
+                                            View(value, value_size));
         return well ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
       });
   nghttp2_session_callbacks_set_on_frame_recv_callback(

@@ -15,8 +15,6 @@ namespace {
 // A window opens for so much of a large message at a time.
 constexpr size_t kMaxWindow = 16 << 20;
 
-constexpr size_t kHeaderOverhead = 32;  // of each, as HTTP/2 counts
-
 // What a call that may not go on has for the message that is being sent.
 constexpr absl::Duration kLastWords = absl::Milliseconds(500);
 
@@ -55,7 +53,7 @@ std::shared_ptr<Peer> StreamCall::peer() {
 }
 
 void StreamCall::AddHeader(std::string_view name, std::string_view value) {
-  header_bytes_ += name.size() + value.size() + kHeaderOverhead;
+  header_bytes_ += SizeOf(name, value);
   // Decoded all the same, or the connection's table would be wrong.
   if (header_bytes_ > loop_.limits().max_header_bytes) return;
   if (name == ":path") {
@@ -340,6 +338,7 @@ void StreamCall::Reset(uint32_t error) {
 
 void StreamCall::End(const CallStatus& status) {
   if (ending_ || connection_ == nullptr) return;
+  if (status.too_long) loop_.metrics().Count(CallEnd::kTooLong);
   LeaveWaiting();
   arriving_.End();
   // A message that is half sent can't be followed by trailers.

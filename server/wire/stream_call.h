@@ -50,8 +50,12 @@ class StreamCall final : public Call {
 
   // ---- for its connection
 
+  // As HTTP/2 counts.
+  static size_t SizeOf(std::string_view name, std::string_view value) {
+    constexpr size_t kOverhead = 32;
+    return name.size() + value.size() + kOverhead;
+  }
   void AddHeader(std::string_view name, std::string_view value);
-  size_t header_bytes() const { return header_bytes_; }
   // The headers are complete.
   void Begin();
   void OnData(std::string_view bytes);

@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(
       ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   if (found.empty() || !at_end) {
     return Wrong(path, absl::StrCat("expected certificates in PEM form, found ",
-                                    found.empty() ? "none" : "half a one"));
+                                    at_end ? "none" : "half a one"));
   }
   ERR_clear_error();
   return found;

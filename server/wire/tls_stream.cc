@@ -213,7 +213,7 @@ long TlsStream::Decrypt(const iovec* pieces, int count) {
     const int result =
         SSL_read_ex(ssl_.get(), static_cast<char*>(pieces->iov_base) + offset,
                     pieces->iov_len - offset, &more);
-    if (late_messages_ > kMaxLateMessages) return kBroken;
+    if (late_messages_ > kMaxLateMessages) return kFlooded;
     if (result != 1) {
       const long failure = Fail(result);
       if (failure == kBroken) return kBroken;

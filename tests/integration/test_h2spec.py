@@ -16,6 +16,9 @@ TESTS = 145
 
 # What fails by design. A test that fails beside these, or one of these that passes, fails this one.
 ON_PURPOSE = {
+    # A frame may have a megabyte here, more than five headers can have which the server takes: h2spec's is no longer.
+    # tests/unit/wire/wire_limits_test.cc sends one that is.
+    "http2/4.2: Sends a large size HEADERS frame that exceeds the SETTINGS_MAX_FRAME_SIZE",
     # nghttp2's: who sends headers on a smaller stream may not know yet that this side has ended it, and nghttp2 keeps
     # no list of those that were never opened.
     "http2/5.1.1: Sends stream identifier that is numerically smaller than previous",
@@ -39,7 +42,7 @@ EITHER_WAY = {
     f"{WRONG_LENGTH} the sum of the multiple DATA frames payload length",
 }
 
-# Of a header, of which some tests send five: more than the 64 KB that a frame may have here.
+# Of a header, of which some tests send five: more than a call may have, and less than what ends the connection.
 HEADER_BYTES = 22_000
 
 
@@ -54,7 +57,8 @@ def test_what_h2spec_finds(serving: Callable[..., Daemon], tmp_path: Path) -> No
             "--max-header-length", str(HEADER_BYTES)]  # fmt: skip
     done = subprocess.run(line, capture_output=True, text=True, timeout=400)
     tests, failed = 0, set()
-    for case in ElementTree.parse(report).iter("testcase"):
+    # Payloads are in it as they are.
+    for case in ElementTree.fromstring(report.read_bytes().replace(b"\0", b"")).iter("testcase"):
         tests += 1
         if any(case.find(outcome) is not None for outcome in ("error", "failure", "skipped")):
             failed.add(f"{case.get('package')}: {case.get('classname')}")

@@ -116,7 +116,14 @@ def test_who_may_not(guarded: Guarded, client: triton.InferenceServerClient) -> 
 
 
 @pytest.mark.parametrize(
-    ("token", "reason"), [("", "no_credentials"), ("wrong", "unknown_token"), (OLD, "expired"), ("a b", "malformed")]
+    ("token", "reason"),
+    [
+        ("", "no_credentials"),
+        ("wrong", "unknown_token"),
+        (OLD, "expired"),
+        ("a b", "malformed"),
+        ("x" * 9000, "malformed"),
+    ],
 )
 def test_who_is_nobody(guarded: Guarded, client: triton.InferenceServerClient, token: str, reason: str) -> None:
     before = guarded.refusals(reason)
@@ -124,6 +131,41 @@ def test_who_is_nobody(guarded: Guarded, client: triton.InferenceServerClient, t
     assert status == "StatusCode.UNAUTHENTICATED"
     assert not token or token not in text
     assert guarded.refusals(reason) == before + 1
+
+
+def test_a_token_that_is_longer_than_headers_may_be(guarded: Guarded, client: triton.InferenceServerClient) -> None:
+    status, text = refusal(lambda: client.infer("identity", [value()], headers=bearer("x" * 20_000)))
+    assert status == "StatusCode.RESOURCE_EXHAUSTED"
+    assert "xxxx" not in text
+    asked = http.client.HTTPConnection("127.0.0.1", guarded.daemon.http_port, timeout=30)
+    asked.request("GET", "/v2/models/identity", headers=bearer("x" * 20_000))
+    assert asked.getresponse().status == 431
+    client.infer("identity", [value()], headers=bearer(WEB))
+
+
+def test_a_proxy_that_reuses_a_connection_for_many_users(guarded: Guarded) -> None:
+    """Calls of all of them at a time: each gets what is his, whoever asked before him."""
+    may = {WEB: grpc.StatusCode.PERMISSION_DENIED, OPERATOR: grpc.StatusCode.OK}
+    nobody = dict.fromkeys(("", "wrong", OLD, "a b", "x" * 9000), grpc.StatusCode.UNAUTHENTICATED)
+    expected = {**may, **nobody}
+    with grpc.insecure_channel(guarded.daemon.address) as channel:
+        # Few that the log has lines for: other tests look for theirs.
+        models = ["mlp"] * 3 + ["identity"] * 40
+        pending = [
+            (token, model, stub(channel).ModelInfer.future(request, metadata=list(bearer(token).items()), timeout=60))
+            for model, request in [(name, raw_request(name, X)) for name in models]
+            for token in expected
+        ]
+        for token, model, one in pending:
+            code = grpc.StatusCode.OK if (token, model) == (WEB, "identity") else expected[token]
+            assert one.code() == code, (token[:20], model)
+    kept = http.client.HTTPConnection("127.0.0.1", guarded.daemon.http_port, timeout=30)
+    for token, code in [*expected.items(), *reversed(expected.items())]:
+        kept.request("GET", "/v2/models/mlp", headers=bearer(token))
+        answer = kept.getresponse()
+        answer.read()
+        status = {grpc.StatusCode.OK: 200, grpc.StatusCode.PERMISSION_DENIED: 403}
+        assert answer.status == status.get(code, 401), token[:20]
 
 
 def test_a_stream_is_asked_about_every_request(guarded: Guarded) -> None:
@@ -328,6 +370,14 @@ def test_a_daemon_with_a_wrong_policy(tmp_path: Path, repository: Callable[..., 
     with pytest.raises(ServerError):
         daemon.__enter__()
     assert f"{policy}{said}" in daemon.log()
+
+
+def test_a_policy_about_models_that_are_none(tmp_path: Path, repository: Callable[..., Path]) -> None:
+    policy = tmp_path / "policy.yaml"
+    write_policy(policy, EVERYBODY_MAY, {**WEB_MAY, "models": ["identity", "idnetity"]}, OPERATOR_MAY)
+    with Daemon(repository("identity"), tmp_path / "cache", tmp_path / "log", f"--policy={policy}") as daemon:
+        line = f"policy {policy}: expected names of models, found none that is 'idnetity' (web)"
+        eventually(lambda: line in daemon.log(), "it is said", 60)
 
 
 def test_without_a_policy_changes_are_logged(

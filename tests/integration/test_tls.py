@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -294,11 +295,12 @@ def test_files_are_exchanged_under_traffic(secured: Secured) -> None:
     assert secured.daemon.metric("stoker_tls_certificate_expiry_timestamp_seconds") > time.time() + 86_400
 
 
-def test_tls_to_a_port_without(tmp_path: Path, repository: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("port", ["port", "http_port", "metrics_port"])
+def test_tls_to_a_port_without(tmp_path: Path, repository: Callable[..., Path], port: str) -> None:
     with serve(repository("identity"), tmp_path) as daemon:
         daemon.wait_ready()
         for _ in range(5):
-            with socket.create_connection(("127.0.0.1", daemon.port)) as plain, suppress(OSError):
+            with socket.create_connection(("127.0.0.1", getattr(daemon, port))) as plain, suppress(OSError):
                 context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
@@ -310,24 +312,116 @@ def test_tls_to_a_port_without(tmp_path: Path, repository: Callable[..., Path]) 
         daemon.wait_ready()
 
 
-@pytest.mark.parametrize("what", ["another key", "no PEM", "expired", "no authority"])
+def halve(file: Path) -> None:
+    text = file.read_text()
+    file.write_text(text[: len(text) // 2])
+
+
+def with_passphrase(key: Path) -> Path:
+    secret = key.with_suffix(".secret")
+    command: list[str | Path] = ["openssl", "ec", "-in", key, "-aes256", "-passout", "pass:x", "-out", secret]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    return secret
+
+
+WRONG = {
+    "another key": "is not the key of the certificate",
+    "no PEM": "expected certificates in PEM form, found none",
+    "half a certificate": "expected certificates in PEM form, found half a one",
+    "half a chain": "expected certificates in PEM form, found half a one",
+    "half a key": "expected a private key in PEM form without a passphrase, found none",
+    "a passphrase": "expected a private key in PEM form without a passphrase, found none",
+    "swapped": "expected certificates in PEM form, found none",
+    "expired": "expired",
+    "no authority": "may not sign others (no CA:TRUE)",
+    "half an authority": "expected certificates in PEM form, found half a one",
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
 def test_files_that_are_wrong(tmp_path: Path, repository: Callable[..., Path], what: str) -> None:
     authority = Authority(tmp_path / "pki")
     own = Pair(*authority.sign("server", SERVER_NAMES, expired=what == "expired"))
     other = Pair(*authority.sign("other", SERVER_NAMES))
     flags = own.flags()
-    said = {"another key": "not the key", "no PEM": "found none", "expired": "expired", "no authority": "CA:TRUE"}
     named = own.certificate
     if what == "another key":
         flags, named = Pair(own.certificate, other.key).flags(), other.key
     elif what == "no PEM":
         own.certificate.write_text("certificate")
+    elif what == "half a certificate":
+        halve(own.certificate)
+    elif what == "half a chain":
+        halve(authority.certificate)
+        own.certificate.write_text(own.certificate.read_text() + authority.certificate.read_text())
+    elif what == "half a key":
+        halve(own.key)
+        named = own.key
+    elif what == "a passphrase":
+        named = with_passphrase(own.key)
+        flags = Pair(own.certificate, named).flags()
+    elif what == "swapped":
+        flags, named = Pair(own.key, own.certificate).flags(), own.key
     elif what == "no authority":
         flags, named = [*flags, f"--tls-client-ca={other.certificate}"], other.certificate
+    elif what == "half an authority":
+        halve(authority.certificate)
+        flags, named = [*flags, f"--tls-client-ca={authority.certificate}"], authority.certificate
     daemon = serve(repository("identity"), tmp_path, *flags)
     with pytest.raises(ServerError):
         daemon.__enter__()
-    assert f"{named}: " in daemon.log() and said[what] in daemon.log()
+    (line,) = [line for line in daemon.log().splitlines() if str(named) in line]
+    assert f"{named}: " in line and WRONG[what] in line
+
+
+def test_an_authority_that_is_exchanged(tmp_path: Path, repository: Callable[..., Path]) -> None:
+    """New connections are let in by the new one; what is none, or half of one, changes nothing."""
+    old, new = Authority(tmp_path / "old"), Authority(tmp_path / "new")
+    server = Pair(*old.sign("server", SERVER_NAMES))
+    of_old, of_new = (Pair(*one.sign("client", "DNS:batch.example.com")) for one in (old, new))
+    trusted = tmp_path / "clients.pem"
+    trusted.write_text(old.certificate.read_text())
+    with serve(repository("identity"), tmp_path, *server.flags(), f"--tls-client-ca={trusted}") as daemon:
+        eventually(lambda: "ready " in daemon.log(), "it is ready")
+        secured = Secured(daemon, old, server, of_old)
+
+        def lets_in(client: Pair) -> bool:
+            with secured.channel(client) as channel:
+                try:
+                    secured.ask(channel)
+                except grpc.RpcError:
+                    return False
+                return True
+
+        def reloads(outcome: str) -> float:
+            return daemon.metric("stoker_tls_reloads_total", outcome=outcome)
+
+        def await_failures(count: int) -> None:
+            eventually(lambda: reloads("failed") == count, "it is found to be wrong", 30)
+
+        assert lets_in(of_old) and not lets_in(of_new)
+        whole = new.certificate.read_text()
+        for number, wrong in enumerate((whole[: len(whole) // 2], of_new.certificate.read_text(), "")):
+            trusted.write_text(wrong)
+            await_failures(number + 1)
+            assert lets_in(of_old) and not lets_in(of_new)
+        with secured.channel(of_old) as kept:
+            secured.ask(kept)
+            trusted.write_text(whole)
+            eventually(lambda: reloads("ok") == 1, "the new one is used", 30)
+            secured.ask(kept)
+        assert lets_in(of_new) and not lets_in(of_old)
+
+
+@pytest.mark.parametrize("port", ["http_port", "metrics_port"])
+def test_plain_text_to_pages_with_tls(tmp_path: Path, repository: Callable[..., Path], port: str) -> None:
+    server = Pair(*Authority(tmp_path / "pki").sign("server", SERVER_NAMES))
+    with serve(repository("identity"), tmp_path, *server.flags(), "--metrics-tls") as daemon:
+        eventually(lambda: "ready " in daemon.log(), "it is ready")
+        with socket.create_connection(("127.0.0.1", getattr(daemon, port)), timeout=30) as plain, suppress(OSError):
+            plain.sendall(b"GET /health/liveness HTTP/1.1\r\nHost: here\r\n\r\n")
+            assert plain.recv(100) == b""
+        eventually(lambda: "127.0.0.1 failed, plain_text: the client doesn't speak TLS" in daemon.log(), "it is said")
 
 
 @pytest.mark.parametrize(("address", "warned"), [("0.0.0.0:0", True), ("127.0.0.1:0", False), ("unix:", False)])

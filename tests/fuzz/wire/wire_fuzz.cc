@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
@@ -15,6 +16,7 @@
 #include "metrics/metrics.h"
 #include "wire/byte_stream.h"
 #include "wire/connection.h"
+#include "wire/frame_meter.h"
 #include "wire/loop.h"
 
 namespace stoker {
@@ -100,11 +102,16 @@ WireOutcome FuzzWire(const uint8_t* data, size_t size) {
   std::string bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
   bytes.append("\0\0\0\4\0\0\0\0\0", 9);
   bytes.append(reinterpret_cast<const char*>(data), std::min(size, kMaxInput));
+  FrameMeter meter;
   size_t sent = 0;
   for (int turn = 0; turn < kTurns; ++turn) {
     const ssize_t more = send(peer.get(), bytes.data() + sent,
                               bytes.size() - sent, MSG_NOSIGNAL);
-    if (more > 0) sent += static_cast<size_t>(more);
+    if (more > 0) {
+      meter.Add(std::string_view(bytes).substr(sent, static_cast<size_t>(more)),
+                [&](const FrameMeter::Head&) { ++outcome.frames; });
+      sent += static_cast<size_t>(more);
+    }
     loop.Turn(0);
     std::array<char, 65536> taken;
     if (recv(peer.get(), taken.data(), taken.size(), 0) == 0) {

@@ -9,6 +9,7 @@ namespace stoker {
 
 // How far the bytes got.
 struct WireOutcome {
+  int frames = 0;    // that were sent
   int calls = 0;     // that reached a handler
   int messages = 0;  // that they got
   bool hung_up = false;

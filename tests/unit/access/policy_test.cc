@@ -127,6 +127,19 @@ TEST_F(PolicyTest, WhatIsAboutAllModelsTakesARuleForAll) {
             "batch may");
 }
 
+TEST(PolicyModelsTest, RulesAboutModelsThatAreNone) {
+  const auto policy = AccessPolicy::Parse(R"(
+rules:
+- {callers: [anonymous], groups: [infer], models: [bert, bret, 'v?-*']}
+- {name: all, callers: [anonymous], groups: [health], models: ['*', 'x*']}
+)",
+                                          "policy.yaml");
+  ASSERT_TRUE(policy.ok()) << policy.status();
+  const std::vector<std::string> models = {"bert", "v1-small"};
+  EXPECT_THAT(policy->UnknownModels(models),
+              testing::ElementsAre("'bret' (rule 1)", "'x*' (all)"));
+}
+
 TEST_F(PolicyTest, WhatAnybodyMayEverybodyMay) {
   EXPECT_EQ(
       RuleFor(policy_->anonymous(), MethodGroup::kHealth, Target::Of("m")),

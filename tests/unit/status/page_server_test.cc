@@ -114,7 +114,7 @@ class PageServerTest : public ::testing::Test {
             done_ = std::move(done);
             asked_late_.Notify();
           }}},
-        Clock::Real());
+        metrics_, Clock::Real());
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = *std::move(started);
   }
@@ -124,6 +124,7 @@ class PageServerTest : public ::testing::Test {
     return stoker::Ask(server_->port(), method, path, headers);
   }
 
+  MetricRegistry metrics_;
   int asked_ = 0;
   std::string query_;
   std::function<void(Page)> done_;
@@ -228,10 +229,20 @@ TEST_F(PageServerTest, EndsAtOnce) {
   EXPECT_LT(Clock::Real().Now() - start, absl::Seconds(1));
 }
 
+// What is ended is counted, and what is open isn't: who asks has a connection.
+TEST_F(PageServerTest, WhatItCounts) {
+  EXPECT_THAT(stoker::Ask(server_->port(), "GET", "/ HTTP/9.9\r\n\r\n"),
+              HasSubstr("505"));
+  EXPECT_EQ(MetricValue(metrics_, "stoker_connections_ended_total",
+                        {{"reason", "protocol"}}),
+            1);
+  EXPECT_EQ(MetricValue(metrics_, "stoker_connections"), 0);
+}
+
 TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
   const std::string address = absl::StrCat("127.0.0.1:", server_->port());
   const absl::Status status =
-      PageServer::Start({address}, {}, {}, Clock::Real()).status();
+      PageServer::Start({address}, {}, {}, metrics_, Clock::Real()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   const std::string message(status.message());
   EXPECT_THAT(message, StartsWith(absl::StrCat("can't listen for metrics on '",
@@ -242,7 +253,7 @@ TEST_F(PageServerTest, AnAddressInUseIsUnavailable) {
 TEST_F(PageServerTest, ANonsenseAddressIsInvalid) {
   for (const char* address : {"nonsense", "127.0.0.1:99999999", ":"}) {
     const absl::Status status =
-        PageServer::Start({address}, {}, {}, Clock::Real()).status();
+        PageServer::Start({address}, {}, {}, metrics_, Clock::Real()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << address;
     EXPECT_THAT(std::string(status.message()), HasSubstr(address));
   }

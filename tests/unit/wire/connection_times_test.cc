@@ -85,6 +85,23 @@ TEST_F(ConnectionTimesTest, WhoDoesNotAnswerPings) {
   EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
 }
 
+TEST_F(ConnectionTimesTest, HeadersThatNeverBecomeWhole) {
+  WireLimits limits;
+  limits.stall_limit = absl::Seconds(5);
+  Start(limits);
+  RawPeer peer(server_->port());
+  Settle(peer);
+  const std::string headers = RawPeer::Frame(
+      RawFrame::kHeaders, kEndHeaders, 3, RawPeer::RequestHeaders("/echo/Now"));
+  ASSERT_TRUE(peer.SendBytes(headers.substr(0, headers.size() - 20)));
+  Pass(absl::Seconds(3));
+  // That it goes on is not enough.
+  ASSERT_TRUE(peer.SendBytes(headers.substr(headers.size() - 20, 10)));
+  EXPECT_TRUE(
+      Until([&] { return server_->Ended("stalled") >= 1; }, absl::Seconds(3)));
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+}
+
 TEST_F(ConnectionTimesTest, WhoIsIdle) {
   WireLimits limits;
   limits.max_idle = absl::Seconds(10);

@@ -45,5 +45,47 @@ TEST(FrameMeter, SeesEveryHeadWhateverTheCuts) {
   }
 }
 
+class UnfinishedTest : public ::testing::Test {
+ protected:
+  UnfinishedTest() { Add("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); }
+  void Add(const std::string& bytes) {
+    meter_.Add(bytes, [](const FrameMeter::Head&) {});
+  }
+  // So much of a frame's payload is here.
+  void Begin(int type, int flags, size_t size, size_t here) {
+    Add({0, static_cast<char>(size >> 8), static_cast<char>(size),
+         static_cast<char>(type), static_cast<char>(flags), 0, 0, 0, 1});
+    Add(std::string(here, 'x'));
+  }
+
+  FrameMeter meter_;
+};
+
+TEST_F(UnfinishedTest, HeadersAreSoUntilTheLastIsWhole) {
+  Begin(1, 0, 100, 60);
+  EXPECT_EQ(meter_.unfinished(), 60u);
+  Add(std::string(40, 'x'));
+  EXPECT_EQ(meter_.unfinished(), 100u);
+  Begin(9, 0, 20, 20);
+  EXPECT_EQ(meter_.unfinished(), 120u);
+  Begin(9, 4, 10, 9);
+  EXPECT_EQ(meter_.unfinished(), 129u);
+  Add("x");
+  EXPECT_EQ(meter_.unfinished(), 0u);
+  Begin(1, 4, 100, 100);
+  EXPECT_EQ(meter_.unfinished(), 0u);
+}
+
+TEST_F(UnfinishedTest, OthersAreNotKept) {
+  Begin(7, 0, 50, 20);  // a goodbye's text is
+  EXPECT_EQ(meter_.unfinished(), 20u);
+  Add(std::string(30, 'x'));
+  for (const int type : {0, 3, 4, 6, 8, 200}) {
+    Begin(type, 0, 50, 49);
+    EXPECT_EQ(meter_.unfinished(), 0u) << type;
+    Add("x");
+  }
+}
+
 }  // namespace
 }  // namespace stoker

@@ -62,5 +62,17 @@ TEST(FrameRulesTest, WhatMovesNothing) {
   EXPECT_FALSE(useless(0, NGHTTP2_HEADERS));
 }
 
+TEST(FrameRulesTest, WhatIsAboutAllStreams) {
+  const auto all = [](int type, int flags = 0) {
+    return FrameRules::IsAboutAll(
+        {12, static_cast<uint8_t>(type), static_cast<uint8_t>(flags), 0});
+  };
+  EXPECT_TRUE(all(NGHTTP2_SETTINGS));
+  EXPECT_TRUE(all(NGHTTP2_GOAWAY));
+  EXPECT_FALSE(all(NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK));
+  EXPECT_FALSE(all(NGHTTP2_PING));
+  EXPECT_FALSE(all(NGHTTP2_WINDOW_UPDATE));
+}
+
 }  // namespace
 }  // namespace stoker

@@ -2,6 +2,7 @@
 // once, answered from several threads, while servers start and stop.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <thread>
@@ -61,7 +62,9 @@ TEST(Interleavings, NoneIsHeldForEver) {
   const char* const wanted = std::getenv("STOKER_INTERLEAVINGS");
   const int steps = wanted != nullptr ? std::atoi(wanted) : 6000;
   constexpr int kPeers = 4, kPerConnection = 60;
-  std::mt19937 seeds(20261124);
+  const unsigned seed = wanted != nullptr ? std::random_device()() : 20261124;
+  std::printf("seed %u\n", seed);
+  std::mt19937 seeds(seed);
   for (int done = 0; done < steps;) {
     WireOptions options;
     options.loops = 2;

@@ -108,6 +108,18 @@ TEST(MessageAssembler, BytesMayComeToTheirPlace) {
   EXPECT_EQ(assembler.room().size, 0u);
 }
 
+// So that a tensor at its end is aligned.
+TEST(MessageAssembler, TheEndIsAMultipleOf64) {
+  for (const size_t size : {1, 63, 64, 65, 300'000}) {
+    MessageAssembler assembler(kMax);
+    ASSERT_TRUE(assembler.Add(Framed(std::string(size, 'x')), Allow).ok());
+    const ByteChain message = assembler.Take();
+    const ByteSlice& whole = message.slices().front();
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(whole.data + whole.size) % 64, 0u);
+    EXPECT_EQ(message.Joined(), std::string(size, 'x'));
+  }
+}
+
 TEST(MessageAssembler, ManySmallOnesBehindEachOther) {
   MessageAssembler assembler(kMax);
   std::string all;

@@ -112,6 +112,8 @@ class TlsPeer : public RawPeer {
 
   // Whether the handshake came to its end.
   bool secure() const { return secure_; }
+  // Before the next that is sent.
+  void RenewKeys() { SSL_key_update(ssl_.get(), SSL_KEY_UPDATE_NOT_REQUESTED); }
   // The serial number of what the server showed; -1: nothing.
   long ServerSerial() {
     const TestCertificate shown(SSL_get1_peer_certificate(ssl_.get()));

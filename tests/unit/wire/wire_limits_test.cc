@@ -21,6 +21,7 @@ bool Answers(int port) {
 struct Flood {
   const char* name;
   std::string frame;
+  const char* reason = "frames";
 };
 
 class FloodTest : public ::testing::TestWithParam<Flood> {};
@@ -34,7 +35,8 @@ TEST_P(FloodTest, EndsTheConnection) {
   bool taken = true;
   for (int i = 0; i < 20 && taken; ++i) taken = peer.SendBytes(many);
   EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
-  EXPECT_EQ(server.Ended("calm"), 1);
+  // Of what is answered it depends on the pieces in which it comes.
+  EXPECT_EQ(server.Ended(GetParam().reason) + server.Ended("acks"), 1);
   EXPECT_TRUE(Answers(server.port()));
 }
 
@@ -47,6 +49,9 @@ std::vector<Flood> Floods() {
       {"Ping", RawPeer::Frame(F::kPing, 0, 0, "12345678")},
       {"PingAnswer", RawPeer::Frame(F::kPing, kAck, 0, "12345678")},
       {"Settings", RawPeer::Frame(F::kSettings, 0, 0, "")},
+      {"ManySettings",
+       RawPeer::Frame(F::kSettings, 0, 0, std::string(33 * 6, '\0')),
+       "settings"},
       {"Window", RawPeer::Frame(F::kWindowUpdate, 0, 0, RawPeer::Number(1))},
       {"Unknown", RawPeer::Frame(200, 0, 0, "what")},
   };
@@ -65,6 +70,7 @@ TEST(WireLimits, RapidResets) {
   }
   EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
   EXPECT_LE(server.counts.started, 2000);
+  EXPECT_EQ(server.Ended("resets"), 1);
   while (server.counts.ended < server.counts.started) {
     std::this_thread::yield();
   }
@@ -83,6 +89,7 @@ TEST(WireLimits, ResetsThatThePeerMakesUsDo) {
   }
   EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
   EXPECT_LE(server.counts.started, 4000);
+  EXPECT_EQ(server.Ended("resets"), 1);
   EXPECT_TRUE(Answers(server.port()));
 }
 
@@ -94,10 +101,184 @@ TEST(WireLimits, ContinuationsWithoutEnd) {
   bool taken = true;
   for (int i = 0; i < 1000 && taken; ++i) {
     taken = peer.Send(RawFrame::kContinuation, 0, 1,
-                      RawPeer::Literal("x", std::string(16'000, 'y')));
+                      RawPeer::Literal("x", std::string(10, 'y')));
   }
   EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("headers"), 1);
   EXPECT_TRUE(Answers(server.port()));
+}
+
+// Few bytes that name a large entry of the table again and again.
+TEST(WireLimits, HeadersThatUnfoldWithoutEnd) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  const std::string entry =
+      "\x40" + RawPeer::Literal("x", std::string(4'000, 'y')).substr(1);
+  peer.Open(1, "/echo/Now", entry + std::string(1'000, '\xbe'));
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("headers"), 1);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+// And trailers, which nobody asked for.
+TEST(WireLimits, TrailersThatUnfoldWithoutEnd) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  const std::string entry =
+      "\x40" + RawPeer::Literal("x", std::string(4'000, 'y')).substr(1);
+  ASSERT_TRUE(peer.Open(1, "/echo/Never", entry));
+  ASSERT_TRUE(peer.Send(RawFrame::kHeaders, kEndHeaders | kEndStream, 1,
+                        std::string(1'000, '\xbe')));
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("headers"), 1);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+TEST(WireLimits, SomeTrailersAreNoTrouble) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Open(1, "/echo/Now"));
+  ASSERT_TRUE(peer.Send(RawFrame::kData, 0, 1, RawPeer::Message("x")));
+  ASSERT_TRUE(peer.Send(RawFrame::kHeaders, kEndHeaders | kEndStream, 1,
+                        RawPeer::Literal("x", "y")));
+  EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
+}
+
+// What was sent of headers waits in memory until the rest is here: of all
+// connections together it is bounded.
+TEST(WireLimits, HeadersThatAreNotWhole) {
+  constexpr size_t kHalf = 14'000;
+  WireOptions options;
+  options.limits.max_kept_bytes = 3 * kHalf + 3'000;
+  EchoServer server(options);
+  std::vector<std::unique_ptr<RawPeer>> peers;
+  const std::string headers = RawPeer::RequestHeaders("/echo/Now") +
+                              RawPeer::Literal("x", std::string(kHalf, 'y'));
+  const std::string whole =
+      RawPeer::Frame(RawFrame::kHeaders, kEndHeaders, 1, headers);
+  for (int i = 0; i < 4; ++i) {
+    peers.push_back(std::make_unique<RawPeer>(server.port()));
+    ASSERT_TRUE(peers[i]->Await(RawFrame::kSettings).type != RawFrame::kEnd);
+    ASSERT_TRUE(peers[i]->SendBytes(whole.substr(0, whole.size() - 1)));
+    // It has been read when another one's next call is answered.
+    EXPECT_TRUE(Answers(server.port()));
+  }
+  EXPECT_EQ(peers[3]->Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("headers"), 1);
+  // The others' become whole, and their room is another's.
+  ASSERT_TRUE(peers[0]->SendBytes(whole.substr(whole.size() - 1)));
+  ASSERT_TRUE(
+      peers[0]->Send(RawFrame::kData, kEndStream, 1, RawPeer::Message("x")));
+  EXPECT_EQ(peers[0]->AwaitEnd(1).type, RawFrame::kHeaders);
+  peers[1].reset();
+  RawPeer late(server.port());
+  ASSERT_TRUE(late.Open(1, "/echo/Now",
+                        RawPeer::Literal("x", std::string(kHalf, 'y'))));
+  ASSERT_TRUE(late.Send(RawFrame::kData, kEndStream, 1, RawPeer::Message("x")));
+  EXPECT_EQ(late.AwaitEnd(1).type, RawFrame::kHeaders);
+}
+
+// Each of these makes the server look at all streams.
+TEST(WireLimits, SettingsOfAConnectionWithManyCalls) {
+  EchoServer server;
+  RawPeer peer(server.port());
+  std::string many;
+  for (uint32_t stream = 1; stream < 4'000; stream += 2) {
+    many += RawPeer::Frame(RawFrame::kHeaders, kEndHeaders, stream,
+                           RawPeer::RequestHeaders("/echo/Never"));
+  }
+  ASSERT_TRUE(peer.SendBytes(many));
+  const std::string window("\0\4\0\0\xff\xff", 6);
+  std::string settings;
+  for (int i = 0; i < 150; ++i) {
+    settings += RawPeer::Frame(RawFrame::kSettings, 0, 0, window);
+  }
+  peer.SendBytes(settings);
+  peer.SendBytes(settings);
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("frames"), 1);
+}
+
+// Pings whose answers nobody reads, fewer than there may be.
+TEST(WireLimits, AcknowledgementsThatNobodyReads) {
+  WireOptions options;
+  options.limits.max_waiting_acks = 10;
+  EchoServer server(options);
+  RawPeer peer(server.port());
+  std::string many;
+  for (int i = 0; i < 20; ++i) {
+    many += RawPeer::Frame(RawFrame::kPing, 0, 0, "12345678");
+  }
+  peer.SendBytes(many);
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("acks"), 1);
+  EXPECT_TRUE(Answers(server.port()));
+}
+
+TEST(WireLimits, AMessageThatIsTooLong) {
+  WireOptions options;
+  options.limits.max_message_bytes = 100;
+  EchoServer server(options);
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Ask(1, "/echo/Now", std::string(100, 'x')));
+  EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
+  EXPECT_EQ(server.EndedCalls("too_long"), 0);
+  ASSERT_TRUE(peer.Ask(3, "/echo/Now", std::string(101, 'x')));
+  EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
+  EXPECT_EQ(server.EndedCalls("too_long"), 1);
+}
+
+// Who hasn't seen the limit is refused streams, and loses nothing else.
+TEST(WireLimits, CallsOfAConnection) {
+  WireOptions options;
+  options.limits.max_calls = 2;
+  EchoServer server(options);
+  RawPeer peer(server.port());
+  for (const uint32_t stream : {1, 3}) {
+    ASSERT_TRUE(peer.Open(stream, "/echo/Stream"));
+    ASSERT_TRUE(peer.Send(RawFrame::kData, 0, stream, RawPeer::Message("x")));
+    EXPECT_EQ(peer.Await(RawFrame::kData).payload, RawPeer::Message("x"));
+  }
+  EXPECT_EQ(MetricValue(server.metrics, "stoker_connections_full_total"), 1);
+  ASSERT_TRUE(peer.Open(5, "/echo/Now"));
+  const RawFrame refused = peer.AwaitEnd(5);
+  EXPECT_EQ(refused.type, RawFrame::kReset);
+  EXPECT_EQ(refused.error(), 7u);  // REFUSED_STREAM
+  ASSERT_TRUE(peer.Send(RawFrame::kData, kEndStream, 1, ""));
+  EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
+  ASSERT_TRUE(peer.Ask(7, "/echo/Now", "x"));
+  EXPECT_EQ(peer.AwaitEnd(7).type, RawFrame::kHeaders);
+  EXPECT_EQ(MetricValue(server.metrics, "stoker_connections_full_total"), 2);
+}
+
+// Who has acknowledged it and goes on all the same breaks HTTP/2's rules.
+TEST(WireLimits, CallsBeyondALimitThatThePeerKnows) {
+  WireOptions options;
+  options.limits.max_calls = 1;
+  EchoServer server(options);
+  RawPeer peer(server.port());
+  ASSERT_TRUE(peer.Send(RawFrame::kSettings, kAck, 0, ""));
+  ASSERT_TRUE(peer.Open(1, "/echo/Stream"));
+  ASSERT_TRUE(peer.Open(3, "/echo/Now"));
+  EXPECT_EQ(peer.Await(RawFrame::kGoaway).error(), 1u);
+  EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
+  EXPECT_EQ(server.Ended("protocol"), 1);
+}
+
+// Whatever is in them, which is not read.
+TEST(WireLimits, FramesThatAreTooLarge) {
+  constexpr size_t kMost = 1 << 20;
+  for (const int type : {RawFrame::kData, RawFrame::kHeaders}) {
+    EchoServer server;
+    RawPeer peer(server.port());
+    ASSERT_TRUE(peer.Open(1, "/echo/Stream"));
+    const uint32_t stream = type == RawFrame::kData ? 1 : 3;
+    ASSERT_TRUE(peer.SendBytes(
+        RawPeer::Frame(type, kEndHeaders, stream, std::string(kMost + 1, 'x'))
+            .substr(0, 9)));
+    EXPECT_EQ(peer.Await(RawFrame::kGoaway).error(), 6u);  // FRAME_SIZE_ERROR
+    EXPECT_EQ(server.counts.started, 1);
+  }
 }
 
 // The call is refused, the connection goes on, and so do its other calls.
