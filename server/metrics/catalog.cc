@@ -39,6 +39,7 @@ constexpr MetricDef kAll[] = {
     kIsolatedRunsLost,
     kRepositoryPolls,
     kModelState,
+    kVersionsAside,
     kBucketState,
     kWarmupBuckets,
     kPromotions,

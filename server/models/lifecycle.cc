@@ -37,6 +37,7 @@ Lifecycle::Lifecycle(const LifecycleOptions& options,
       metrics_(metrics),
       published_(published),
       events_(std::move(events)),
+      stopping_(*deps_.clock, metrics, events_),
       next_poll_(deps_.clock->Now()),
       next_save_(next_poll_ + kTrafficInterval),
       next_rebucket_(options.rebucket_interval > absl::ZeroDuration()
@@ -179,7 +180,7 @@ void Lifecycle::Reconcile() {
       if (MakeRoom(*managed)) BeginDrain(*managed);
     } else {
       HandOn(*managed);
-      Unload(*managed, MonotonicTime::InfinitePast());
+      Unload(*managed);
     }
   }
 }
@@ -190,6 +191,7 @@ void Lifecycle::Forget() {
         return managed->wanted || !IsOver(managed->state);
       });
   versions_.erase(gone, versions_.end());
+  stopping_.Reap();
   std::erase_if(leaving_,
                 [](const auto& known) { return known.second.expired(); });
 }
@@ -342,25 +344,41 @@ void Lifecycle::EndDrains() {
     if (managed->state != VersionState::kDraining) continue;
     if (managed->holders.expired() ||
         deps_.clock->Now() >= managed->drain_until) {
-      Unload(*managed, MonotonicTime::InfinitePast());
+      Unload(*managed);
     }
   }
 }
 
-void Lifecycle::Unload(Managed& managed, MonotonicTime deadline) {
+void Lifecycle::Unload(Managed& managed) {
   if (managed.state == VersionState::kServing) {
     Transition(managed, VersionState::kDraining);
   }
   if (managed.running != nullptr) {
     // Whoever still holds it gets an answer or UNAVAILABLE; the last of them
     // frees the object, whose threads have ended by then.
-    managed.running->Stop(deadline);
-    managed.loader.Join();
+    const bool stopped =
+        stopping_.Stop(managed.running, std::move(managed.loader));
     managed.held.reset();
     managed.holders.reset();  // also keeps what `held` held
-    LetGo(managed);
+    if (stopped) {
+      LetGo(managed);
+    } else {
+      // Nobody waits for memory that may never be free.
+      managed.running.reset();
+    }
   }
   Transition(managed, VersionState::kUnloaded);
+}
+
+void Lifecycle::UnloadLast(Managed& managed, MonotonicTime deadline) {
+  if (managed.state == VersionState::kServing) {
+    Transition(managed, VersionState::kDraining);
+  }
+  if (managed.running != nullptr) {
+    managed.running->Stop(deadline);
+    managed.loader.Join();
+  }
+  Unload(managed);
 }
 
 Gauge Lifecycle::StateGauge(const Managed& managed, VersionState state) const {
@@ -462,8 +480,9 @@ void Lifecycle::StopAll(MonotonicTime deadline) {
     if (managed->running != nullptr) managed->running->StopWarmup();
   }
   for (const auto& managed : versions_) {
-    if (!IsOver(managed->state)) Unload(*managed, deadline);
+    if (!IsOver(managed->state)) UnloadLast(*managed, deadline);
   }
+  stopping_.Join();
   traffic_.Save();
   Publish();
 }

@@ -6,7 +6,8 @@
 //
 // A version that goes is taken from what is published first. Whoever acquired
 // it before may still submit to it, and is answered: it stops when the last
-// such holder is gone, or after kReplacedVersionDrain.
+// such holder is gone, or after kReplacedVersionDrain; and is waited for a
+// moment only, whatever it still runs (stopping_versions.h).
 //
 // Not thread-safe: of the lifecycle thread. A test may be that thread.
 #pragma once
@@ -28,6 +29,7 @@
 #include "models/device_places.h"
 #include "models/lifecycle_events.h"
 #include "models/published_versions.h"
+#include "models/stopping_versions.h"
 #include "models/version_deps.h"
 #include "models/version_policy.h"
 #include "planning/traffic.h"
@@ -173,7 +175,10 @@ class Lifecycle {
   // No new request finds it.
   void BeginDrain(Managed& managed);
   void EndDrains();
-  void Unload(Managed& managed, MonotonicTime deadline);
+  // In the middle of a run as well, which then goes on aside.
+  void Unload(Managed& managed);
+  // Waits for it, however long it takes.
+  void UnloadLast(Managed& managed, MonotonicTime deadline);
   // Drops those that are gone.
   void Forget();
 
@@ -233,6 +238,7 @@ class Lifecycle {
   std::deque<std::shared_ptr<Managed>> versions_;
   // Unloaded, and perhaps still held by somebody: model and object.
   std::vector<std::pair<std::string, std::weak_ptr<ModelVersion>>> leaving_;
+  StoppingVersions stopping_;
   AwaitedChanges changes_;
   std::vector<std::string> names_;  // with explicit control, of all models
   bool stopped_ = false;
