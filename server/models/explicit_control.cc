@@ -45,6 +45,10 @@ void Lifecycle::ReadNames() {
 
 void Lifecycle::LoadModel(const std::string& model, AwaitedChanges::Done done) {
   if (stopped_) return done(Exiting());
+  constexpr auto kSource = AwaitedChanges::Source::kRepository;
+  if (const absl::Status may = changes_.MayLoad(model, kSource); !may.ok()) {
+    return done(may);
+  }
   PollWhenDue();
   ReadNames();
   absl::StatusOr<RepositorySnapshot> snapshot = repository_.PollModel(model);
@@ -63,7 +67,22 @@ void Lifecycle::LoadModel(const std::string& model, AwaitedChanges::Done done) {
   polled_ = true;
   log::Info("{}: loaded on request", model);
   Follow(*snapshot, model, /*retry=*/true);
-  changes_.AwaitLoad(model, std::move(done));
+  changes_.AwaitLoad(model, kSource, std::move(done));
+}
+
+void Lifecycle::LoadVersions(const std::string& model,
+                             const RepositorySnapshot& versions,
+                             AwaitedChanges::Done done) {
+  if (stopped_) return done(Exiting());
+  constexpr auto kSource = AwaitedChanges::Source::kRequest;
+  if (const absl::Status may = changes_.MayLoad(model, kSource); !may.ok()) {
+    return done(may);
+  }
+  PollWhenDue();
+  ReadNames();
+  log::Info("{}: loaded on request, as that says", model);
+  Follow(versions, model, /*retry=*/true);
+  changes_.AwaitLoad(model, kSource, std::move(done));
 }
 
 void Lifecycle::UnloadModel(const std::string& model,

@@ -80,10 +80,15 @@ class Lifecycle {
   // place serves, and when that fails; other models are not looked at. `done`
   // is told when the wanted versions serve, or have failed.
   void LoadModel(const std::string& model, AwaitedChanges::Done done);
+  // The same of what a request says of the model instead of the repository:
+  // `versions` have no errors.
+  void LoadVersions(const std::string& model,
+                    const RepositorySnapshot& versions,
+                    AwaitedChanges::Done done);
   // `done` is told when no new request finds a version of the model. One that
   // nobody has heard of is no error.
   void UnloadModel(const std::string& model, AwaitedChanges::Done done);
-  // From now on these three are refused.
+  // From now on all of these are refused.
   void Refuse() { stopped_ = true; }
   // Looks at what models there are, whatever `model` says; `done` is told when
   // that is published.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/thread.h"
 #include "models/lifecycle.h"
@@ -49,6 +50,7 @@ struct ModelManager::Impl {
   Impl(const ModelManagerOptions& options, SnapshotSource& repository,
        ExecutableLoader& loader, MetricRegistry& metrics, VersionDeps deps)
       : clock(*deps.clock),
+        repository(repository),
         explicit_control(options.explicit_control),
         lifecycle({.poll_interval = options.poll_interval,
                    .rebucket_interval = options.rebucket_interval,
@@ -92,6 +94,7 @@ struct ModelManager::Impl {
   }
 
   Clock& clock;
+  SnapshotSource& repository;
   const bool explicit_control;
   PublishedVersions published;
   const std::shared_ptr<LifecycleEvents> events =
@@ -182,6 +185,23 @@ bool ModelManager::explicit_control() const { return impl_->explicit_control; }
 
 void ModelManager::Load(std::string model, Done done) {
   impl_->Post(&Lifecycle::LoadModel, std::move(model), done);
+}
+
+void ModelManager::Load(std::string model, const ModelOverride& override,
+                        Done done) {
+  if (override.empty()) return Load(std::move(model), std::move(done));
+  absl::StatusOr<RepositorySnapshot> versions =
+      impl_->repository.Override(model, override);
+  if (!versions.ok()) {
+    return done(absl::Status(versions.status().code(),
+                             absl::StrCat("failed to load '", model, "', ",
+                                          versions.status().message())));
+  }
+  const bool posted = impl_->events->PostUnlessClosed(
+      [impl = impl_.get(), model, versions = *std::move(versions), done] {
+        impl->lifecycle.LoadVersions(model, versions, done);
+      });
+  if (!posted) done(absl::UnavailableError("Server exiting"));
 }
 
 void ModelManager::Unload(std::string model, Done done) {

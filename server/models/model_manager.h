@@ -134,6 +134,11 @@ class ModelManager {
   // meanwhile; UNAVAILABLE when the server drains.
   using Done = std::function<void(const absl::Status&)>;
   void Load(std::string model, Done done);
+  // The same of what the request says instead of the repository, where it isn't
+  // empty. INVALID_ARGUMENT or RESOURCE_EXHAUSTED: that can't be had
+  // (repository/snapshot_source.h); ABORTED also when another load of the model
+  // is under way. Writes and reads files: of a thread that may wait for a disk.
+  void Load(std::string model, const ModelOverride& override, Done done);
   // As Load; OK when no new request finds a version, which may be now.
   void Unload(std::string model, Done done);
   // Has the index name what is in the repository now; as Load.

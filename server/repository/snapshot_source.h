@@ -1,11 +1,13 @@
 // Where the wish for versions comes from: model_repository.h reads it from a
 // folder, tests make it up.
 //
-// Not thread-safe: called from the lifecycle thread.
+// Not thread-safe: called from the lifecycle thread, but for Override.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,25 @@ struct DesiredVersion {
 // Sorted by model, then version. A version that is not in it is not wanted.
 using RepositorySnapshot = std::vector<DesiredVersion>;
 
+// What a request for a load says of its model instead of the repository.
+struct ModelOverride {
+  // Triton's model configuration as JSON, in place of what the model's folder
+  // says of how it is served.
+  std::optional<std::string> config;
+  // In place of the model's folder: contents by names in it, "1/model.pt2".
+  // Empty: it holds.
+  std::map<std::string, std::string> files;
+
+  bool empty() const { return !config.has_value() && files.empty(); }
+};
+
+// Of the files of all loads that are served or on their way together.
+struct OverrideLimits {
+  std::string folder;     // in which they are written; empty: the system's
+  int64_t max_bytes = 0;  // 0: none are taken
+  int max_loads = 0;
+};
+
 class SnapshotSource {
  public:
   virtual ~SnapshotSource() = default;
@@ -40,6 +61,12 @@ class SnapshotSource {
       const std::string& model) = 0;
   // Of all models that there are, without a look into them; sorted.
   virtual absl::StatusOr<std::vector<std::string>> ModelNames() = 0;
+  // The model with what a request says of it, each time of its own and never
+  // empty. INVALID_ARGUMENT, for people: what is wrong with that;
+  // RESOURCE_EXHAUSTED: no room for the files; NOT_FOUND: no such model. Any
+  // thread, which waits for the disk.
+  virtual absl::StatusOr<RepositorySnapshot> Override(
+      const std::string& model, const ModelOverride& override) const = 0;
   // For the log.
   virtual const std::string& root() const = 0;
 };

@@ -7,7 +7,6 @@
 #include "base/status_macros.h"
 #include "rpc/error_text.h"
 #include "rpc/model_service.h"
-#include "rpc/repository_service.h"
 #include "rpc/stream_infer.h"
 #include "rpc/unary_infer.h"
 #include "rpc/unary_method.h"
@@ -32,7 +31,6 @@ void InferenceService::AddMethods(MethodTable& methods) const {
   AddInference(methods);
   AddQueries(methods);
   AddRefusals(methods);
-  AddRepositoryMethods(methods, services_.manager);
 }
 
 void InferenceService::AddInference(MethodTable& methods) const {

@@ -73,13 +73,30 @@ class FakeRepository : public SnapshotSource {
     for (const auto& [name, spec] : versions_) names.insert(name.first);
     return std::vector<std::string>(names.begin(), names.end());
   }
+  // What was put for it, under the model's name.
+  absl::StatusOr<RepositorySnapshot> Override(const std::string& model,
+                                              const ModelOverride& /*override*/)
+      const override ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    if (override_ == nullptr) return absl::InvalidArgumentError("no override");
+    auto spec = std::make_shared<ModelSpec>(*override_);
+    spec->name = model;
+    return RepositorySnapshot{{model, spec->version, spec}};
+  }
+  // What an override is read as.
+  void PutOverride(std::shared_ptr<const ModelSpec> spec)
+      ABSL_LOCKS_EXCLUDED(mu_) {
+    const absl::MutexLock lock(&mu_);
+    override_ = std::move(spec);
+  }
   const std::string& root() const override { return root_; }
 
  private:
   using Name = std::pair<std::string, int64_t>;  // model and version
   const std::string root_ = "/models";
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const ModelSpec> override_ ABSL_GUARDED_BY(mu_);
   std::map<Name, absl::StatusOr<std::shared_ptr<const ModelSpec>>> versions_
       ABSL_GUARDED_BY(mu_);
 };

@@ -227,6 +227,47 @@ TEST_F(ExplicitControlTest, TwoLoadsAtOnce) {
   EXPECT_TRUE(first->ok() && second->ok() && other->ok());
 }
 
+TEST_F(ExplicitControlTest, WhatARequestBrings) {
+  Start();
+  ASSERT_TRUE(Load("a").ok());
+  const auto before = *published_.Acquire("a", 0);
+  std::optional<absl::Status> told;
+  const auto bring = [&](const std::string& model, int64_t version) {
+    told.reset();
+    lifecycle_->LoadVersions(model, {{model, version, Spec(model, version)}},
+                             Tell(told));
+  };
+  // It takes the place of what the repository says, which serves until then.
+  bring("a", 7);
+  EXPECT_EQ(Serves("a"), "a:1");
+  // Nobody else's wish comes between.
+  std::optional<absl::Status> other;
+  lifecycle_->LoadModel("a", Tell(other));
+  EXPECT_EQ(other->code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(other->message()), HasSubstr("is under way"));
+  while (!told.has_value()) Step(clock_.Now());
+  EXPECT_TRUE(told->ok()) << *told;
+  EXPECT_EQ(Serves("a"), "a:7");
+  // One that fails leaves it.
+  loader_.Refuse(Spec("a", 8)->program_path);
+  bring("a", 8);
+  while (!told.has_value()) Step(clock_.Now());
+  EXPECT_EQ(told->code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Serves("a"), "a:7");
+  // A model of nobody's repository.
+  bring("c", 1);
+  while (!told.has_value()) Step(clock_.Now());
+  EXPECT_TRUE(told->ok()) << *told;
+  EXPECT_EQ(Serves("c"), "c:1");
+  EXPECT_FALSE(Load("c").ok());
+  EXPECT_EQ(Serves("c"), "c:1");
+  ASSERT_TRUE(Unload("c").ok());
+  EXPECT_EQ(Serves("c"), "");
+  // Back to the repository.
+  ASSERT_TRUE(Load("a").ok());
+  EXPECT_EQ(Serves("a"), "a:1");
+}
+
 TEST_F(ExplicitControlTest, BeforeTheFirstStep) {
   deps_.clock = &clock_;
   deps_.machine = "here";
