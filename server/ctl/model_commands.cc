@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/files.h"
+#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "ctl/command_line.h"
 #include "ctl/daemon_address.h"
@@ -23,8 +25,9 @@ struct Arguments {
   ServerAddress server;
   double timeout_seconds = 600;
   // Of a load.
-  std::string config;              // path
-  std::vector<std::string> files;  // "<name in the model's folder>=<path>"
+  std::string config;                // path
+  std::vector<std::string> files;    // "<name in the model's folder>=<path>"
+  std::vector<std::string> aliases;  // "<name>=<version>:<percent>"
 
   absl::Duration timeout() const { return absl::Seconds(timeout_seconds); }
 };
@@ -106,6 +109,52 @@ void AddUnload(CommandLine& line, CLI::App& to) {
       arguments);
 }
 
+// "canary=4:10" of each as a line of an aliases.yaml.
+absl::StatusOr<std::string> AliasesYaml(
+    const std::vector<std::string>& aliases) {
+  std::string yaml;
+  for (const std::string& alias : aliases) {
+    const size_t equals = alias.find('=');
+    const size_t colon = alias.find(':', equals);
+    int64_t version = 0;
+    int percent = 0;
+    const bool read =
+        equals != alias.npos &&
+        absl::SimpleAtoi(alias.substr(equals + 1, colon - equals - 1),
+                         &version) &&
+        (colon == alias.npos ||
+         absl::SimpleAtoi(alias.substr(colon + 1), &percent));
+    if (!read) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "expected NAME=VERSION or NAME=VERSION:PERCENT, got ", alias));
+    }
+    absl::StrAppend(&yaml, JsonText(alias.substr(0, equals)),
+                    ": {version: ", version, ", percent: ", percent, "}\n");
+  }
+  return yaml;
+}
+
+void AddAlias(CommandLine& line, CLI::App& to) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App& alias = AddChange(
+      line, to, "alias",
+      "has names stand for versions of the model, and share the requests that "
+      "name none; returns when they do",
+      "its aliases are set",
+      [](const Arguments& given) -> absl::Status {
+        ASSIGN_OR_RETURN(const std::string yaml, AliasesYaml(given.aliases));
+        return LoadModel(given.server, given.model,
+                         {.files = {{"aliases.yaml", yaml}}}, given.timeout());
+      },
+      arguments);
+  alias
+      .add_option(
+          "alias", arguments->aliases,
+          "NAME=VERSION, or NAME=VERSION:PERCENT; all that the model is "
+          "to have")
+      ->required();
+}
+
 }  // namespace
 
 void AddModelCommands(CommandLine& line) {
@@ -115,6 +164,7 @@ void AddModelCommands(CommandLine& line) {
   model.fallthrough();
   AddLoad(line, model);
   AddUnload(line, model);
+  AddAlias(line, model);
 }
 
 }  // namespace stoker

@@ -14,7 +14,9 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +32,7 @@
 #include "models/lifecycle_events.h"
 #include "models/published_versions.h"
 #include "models/stopping_versions.h"
+#include "models/version_aliases.h"
 #include "models/version_deps.h"
 #include "models/version_policy.h"
 #include "planning/traffic.h"
@@ -79,7 +82,10 @@ class Lifecycle {
   // With explicit control, at any time. What serves stays until what takes its
   // place serves, and when that fails; other models are not looked at. `done`
   // is told when the wanted versions serve, or have failed.
-  void LoadModel(const std::string& model, AwaitedChanges::Done done);
+  // `aliases`: in place of the text of its aliases.yaml, unless nullopt.
+  void LoadModel(const std::string& model,
+                 const std::optional<std::string>& aliases,
+                 AwaitedChanges::Done done);
   // The same of what a request says of the model instead of the repository:
   // `versions` have no errors.
   void LoadVersions(const std::string& model,
@@ -162,6 +168,11 @@ class Lifecycle {
   // `retry`: those that failed are loaded once more.
   void Follow(const RepositorySnapshot& snapshot, std::string_view model,
               bool retry);
+  // What it says of aliases.
+  void FollowAliases(const RepositorySnapshot& snapshot,
+                     std::string_view model);
+  // An alias means it until another version serves.
+  bool HasAlias(const Managed& managed) const;
   std::shared_ptr<Managed> NewManaged(const std::string& model,
                                       int64_t version) const;
   // Versions whose traffic asks for other buckets by now, or makes more of them
@@ -227,6 +238,9 @@ class Lifecycle {
   bool SharesState(const Managed& managed) const;
   void Transition(Managed& managed, VersionState to, std::string reason = "");
   void Publish();
+  // What the aliases mean now.
+  PublishedVersions::Aliases SettledAliases(
+      const PublishedVersions::Serving& serving);
   std::vector<VersionSnapshot> Snapshots() const;
   void SettleChanges();
 
@@ -245,6 +259,7 @@ class Lifecycle {
   std::vector<std::pair<std::string, std::weak_ptr<ModelVersion>>> leaving_;
   StoppingVersions stopping_;
   AwaitedChanges changes_;
+  std::map<std::string, VersionAliases> aliases_;  // by model
   std::vector<std::string> names_;  // with explicit control, of all models
   bool stopped_ = false;
   bool polled_ = false;

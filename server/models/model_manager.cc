@@ -1,5 +1,6 @@
 #include "models/model_manager.h"
 
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -75,6 +76,15 @@ struct ModelManager::Impl {
     if (!posted) done(absl::UnavailableError("Server exiting"));
   }
 
+  void PostLoad(std::string model, std::optional<std::string> aliases,
+                const Done& done) {
+    const bool posted = events->PostUnlessClosed(
+        [this, model = std::move(model), aliases = std::move(aliases), done] {
+          lifecycle.LoadModel(model, aliases, done);
+        });
+    if (!posted) done(absl::UnavailableError("Server exiting"));
+  }
+
   // Of the lifecycle thread.
   void Run() {
     MonotonicTime next = MonotonicTime::InfinitePast();
@@ -143,28 +153,30 @@ void ModelManager::Drain(MonotonicTime deadline) {
   }
 }
 
-absl::StatusOr<ModelHandle> ModelManager::Acquire(std::string_view model,
-                                                  int64_t version) const {
+absl::StatusOr<ModelHandle> ModelManager::Acquire(
+    std::string_view model, const WantedVersion& version) const {
   absl::StatusOr<std::shared_ptr<ModelVersion>> found =
       impl_->published.Acquire(model, version);
   if (!found.ok()) return std::move(found).status();
   return ModelHandle(*std::move(found));
 }
 
-absl::StatusOr<ModelHandle> ModelManager::AcquireForRun(std::string_view model,
-                                                        int64_t version) const {
-  absl::StatusOr<ModelHandle> handle = Acquire(model, version);
-  if (handle.ok()) return handle;
+absl::StatusOr<ModelHandle> ModelManager::AcquireForRun(
+    std::string_view model, const WantedVersion& version) const {
+  absl::StatusOr<std::shared_ptr<ModelVersion>> found =
+      impl_->published.AcquireForRun(model, version);
+  if (found.ok()) return ModelHandle(*std::move(found));
   if (const auto rests = impl_->published.WhichRests(model, version)) {
     impl_->events->PostUnlessClosed(
         [impl = impl_.get(), name = std::string(model), number = *rests] {
           impl->lifecycle.Wake(name, number);
         });
   }
-  return handle;
+  return std::move(found).status();
 }
 
-bool ModelManager::Ready(std::string_view model, int64_t version) const {
+bool ModelManager::Ready(std::string_view model,
+                         const WantedVersion& version) const {
   return Acquire(model, version).ok();
 }
 
@@ -184,12 +196,15 @@ std::vector<VersionStatus> ModelManager::Index() const {
 bool ModelManager::explicit_control() const { return impl_->explicit_control; }
 
 void ModelManager::Load(std::string model, Done done) {
-  impl_->Post(&Lifecycle::LoadModel, std::move(model), done);
+  impl_->PostLoad(std::move(model), std::nullopt, done);
 }
 
 void ModelManager::Load(std::string model, const ModelOverride& override,
                         Done done) {
   if (override.empty()) return Load(std::move(model), std::move(done));
+  if (const std::string* const aliases = override.aliases_alone()) {
+    return impl_->PostLoad(std::move(model), *aliases, done);
+  }
   absl::StatusOr<RepositorySnapshot> versions =
       impl_->repository.Override(model, override);
   if (!versions.ok()) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/absl_view.h"
@@ -132,6 +133,10 @@ std::string ModelFolder::LabelsPath() const {
   return absl::StrCat(path, "/", kLabelsFile);
 }
 
+std::string ModelFolder::AliasesPath() const {
+  return absl::StrCat(path, "/", kAliasesFile);
+}
+
 absl::StatusOr<ModelSettings> ModelFolder::ReadSettings() const {
   ModelSettings settings;
   ASSIGN_OR_RETURN(settings.yaml, ReadText(YamlPath(), kMaxYamlBytes));
@@ -142,18 +147,46 @@ absl::StatusOr<ModelSettings> ModelFolder::ReadSettings() const {
   return settings;
 }
 
+absl::StatusOr<ModelFolder::Aliases> ModelFolder::ReadAliases(
+    const std::string* text) const {
+  if (text != nullptr) {
+    if (text->size() > kMaxYamlBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("file:", kAliasesFile, ": expected at most ",
+                       kMaxYamlBytes, " bytes, got ", text->size()));
+    }
+    return stoker::ReadAliases(*text, absl::StrCat("file:", kAliasesFile));
+  }
+  ASSIGN_OR_RETURN(const std::string own,
+                   ReadText(AliasesPath(), kMaxYamlBytes));
+  return stoker::ReadAliases(own, AliasesPath());
+}
+
 absl::StatusOr<std::vector<int64_t>> ModelFolder::ChooseVersions(
-    const ModelSettings& settings) const {
-  ASSIGN_OR_RETURN(std::vector<int64_t> found, FindVersions(*this));
+    const ModelSettings& settings, const Aliases& aliases) const {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> found, FindVersions(*this));
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat(path, ": expected a version in ",
                                             path, "/<number>/", kProgramFile,
                                             ", found none"));
   }
-  return settings.config.has_value()
-             ? settings.config->ChooseVersions(std::move(found))
-             : stoker::ChooseVersions(settings.yaml, YamlPath(),
-                                      std::move(found));
+  ASSIGN_OR_RETURN(
+      std::vector<int64_t> chosen,
+      settings.config.has_value()
+          ? settings.config->ChooseVersions(found)
+          : stoker::ChooseVersions(settings.yaml, YamlPath(), found));
+  for (const auto& [alias, spec] : aliases) {
+    if (std::find(found.begin(), found.end(), spec.version) == found.end()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          kAliasesFile, ": ", alias, ": expected a version that is in ", path,
+          " (", absl::StrJoin(found, ", "), "), got ", spec.version));
+    }
+    if (std::find(chosen.begin(), chosen.end(), spec.version) == chosen.end()) {
+      chosen.push_back(spec.version);
+    }
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
 }
 
 absl::StatusOr<ModelSpec> ModelFolder::ReadSpec(

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "repository/alias_file.h"
 #include "repository/model_spec.h"
 #include "repository/triton_config.h"
 
@@ -21,6 +23,7 @@ inline constexpr char kProgramFile[] = "model.pt2";
 inline constexpr char kYamlFile[] = "model.yaml";
 inline constexpr char kConfigFile[] = "config.pbtxt";
 inline constexpr char kLabelsFile[] = "labels.txt";
+inline constexpr char kAliasesFile[] = "aliases.yaml";
 // Of a model.yaml or a configuration.
 inline constexpr int64_t kMaxYamlBytes = 1 << 20;
 
@@ -45,12 +48,17 @@ struct ModelFolder {
   std::string YamlPath() const;
   std::string ConfigPath() const;
   std::string LabelsPath() const;
+  std::string AliasesPath() const;
 
   absl::StatusOr<ModelSettings> ReadSettings() const;
-  // Those that are wanted of the versions in it, ascending. NOT_FOUND without
-  // any in it.
+  // Of its aliases.yaml, or of `text` unless that is null.
+  using Aliases = std::map<std::string, AliasSpec>;
+  absl::StatusOr<Aliases> ReadAliases(const std::string* text) const;
+  // Those that are wanted of the versions in it, ascending: those that have an
+  // alias in any case. NOT_FOUND without any in it; INVALID_ARGUMENT for an
+  // alias of one that isn't.
   absl::StatusOr<std::vector<int64_t>> ChooseVersions(
-      const ModelSettings& settings) const;
+      const ModelSettings& settings, const Aliases& aliases) const;
   absl::StatusOr<ModelSpec> ReadSpec(int64_t version,
                                      const ModelSettings& settings,
                                      const Device& default_device) const;

@@ -39,6 +39,15 @@ absl::StatusOr<std::shared_ptr<const ModelSpec>> Shared(
   return std::make_shared<const ModelSpec>(*std::move(spec));
 }
 
+std::map<std::string, int> AliasesOf(int64_t version,
+                                     const ModelFolder::Aliases& aliases) {
+  std::map<std::string, int> its;
+  for (const auto& [name, alias] : aliases) {
+    if (alias.version == version) its.emplace(name, alias.percent);
+  }
+  return its;
+}
+
 }  // namespace
 
 struct ModelRepository::Impl {
@@ -54,8 +63,8 @@ struct ModelRepository::Impl {
 
   absl::StatusOr<std::vector<ModelFolder>> FindModels() const;
   absl::StatusOr<ModelFolder> FindModel(const std::string& model) const;
-  void PollModel(const ModelFolder& model, RepositorySnapshot& snapshot,
-                 KnownVersions& seen);
+  void PollModel(const ModelFolder& model, const std::string* aliases,
+                 RepositorySnapshot& snapshot, KnownVersions& seen);
   // Each version that is wanted of a folder, as a request says.
   absl::StatusOr<RepositorySnapshot> ReadOverride(
       const ModelFolder& model, const ModelOverride& override,
@@ -85,6 +94,7 @@ absl::StatusOr<std::vector<ModelFolder>> ModelRepository::Impl::FindModels()
 }
 
 void ModelRepository::Impl::PollModel(const ModelFolder& model,
+                                      const std::string* aliases_text,
                                       RepositorySnapshot& snapshot,
                                       KnownVersions& seen) {
   const auto fail = [&](absl::Status status) {
@@ -101,8 +111,11 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
       ReadFileStamp(model.LabelsPath());
   const absl::StatusOr<ModelSettings> settings = model.ReadSettings();
   if (!settings.ok()) return fail(settings.status());
+  const absl::StatusOr<ModelFolder::Aliases> aliases =
+      model.ReadAliases(aliases_text);
+  if (!aliases.ok()) return fail(aliases.status());
   const absl::StatusOr<std::vector<int64_t>> wanted =
-      model.ChooseVersions(*settings);
+      model.ChooseVersions(*settings, *aliases);
   if (!wanted.ok()) return fail(wanted.status());
 
   for (int64_t version : *wanted) {
@@ -118,7 +131,8 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
                    Known{stamps, Shared(model.ReadSpec(version, *settings,
                                                        default_device))});
     }
-    snapshot.push_back({model.name, version, seen.at({path, version}).spec});
+    snapshot.push_back({model.name, version, seen.at({path, version}).spec,
+                        AliasesOf(version, *aliases)});
   }
 }
 
@@ -168,7 +182,7 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Poll() {
   RepositorySnapshot snapshot;
   Impl::KnownVersions seen;
   for (const ModelFolder& model : models) {
-    impl_->PollModel(model, snapshot, seen);
+    impl_->PollModel(model, nullptr, snapshot, seen);
   }
   impl_->known = std::move(seen);
   std::sort(snapshot.begin(), snapshot.end(),
@@ -180,13 +194,13 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Poll() {
 }
 
 absl::StatusOr<RepositorySnapshot> ModelRepository::PollModel(
-    const std::string& model) {
+    const std::string& model, const std::string* aliases) {
   ASSIGN_OR_RETURN(const std::vector<ModelFolder> models, impl_->FindModels());
   RepositorySnapshot snapshot;
   for (const ModelFolder& folder : models) {
     if (folder.name != model) continue;
     Impl::KnownVersions seen;
-    impl_->PollModel(folder, snapshot, seen);
+    impl_->PollModel(folder, aliases, snapshot, seen);
     // What is left of the model's is gone.
     const std::string below = folder.path + "/";
     std::erase_if(impl_->known, [&](const auto& known) {
@@ -227,8 +241,10 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Impl::ReadOverride(
   } else {
     ASSIGN_OR_RETURN(settings, model.ReadSettings());
   }
+  ASSIGN_OR_RETURN(const ModelFolder::Aliases aliases,
+                   model.ReadAliases(nullptr));
   ASSIGN_OR_RETURN(const std::vector<int64_t> versions,
-                   model.ChooseVersions(settings));
+                   model.ChooseVersions(settings, aliases));
   RepositorySnapshot snapshot;
   for (const int64_t version : versions) {
     ASSIGN_OR_RETURN(ModelSpec spec,
@@ -243,7 +259,8 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Impl::ReadOverride(
     }
     spec.claim = claim;
     snapshot.push_back({model.name, version,
-                        std::make_shared<const ModelSpec>(std::move(spec))});
+                        std::make_shared<const ModelSpec>(std::move(spec)),
+                        AliasesOf(version, aliases)});
   }
   return snapshot;
 }

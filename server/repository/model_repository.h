@@ -38,7 +38,7 @@ class ModelRepository final : public SnapshotSource {
   // callers can compare pointers.
   absl::StatusOr<RepositorySnapshot> Poll() override;
   absl::StatusOr<RepositorySnapshot> PollModel(
-      const std::string& model) override;
+      const std::string& model, const std::string* aliases) override;
   absl::StatusOr<std::vector<std::string>> ModelNames() override;
   absl::StatusOr<RepositorySnapshot> Override(
       const std::string& model, const ModelOverride& override) const override;

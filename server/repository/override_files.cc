@@ -30,15 +30,15 @@ bool IsProgram(const std::string& name) {
 
 absl::Status CheckName(const std::string& name) {
   if (name == kYamlFile || name == kConfigFile || name == kLabelsFile ||
-      IsProgram(name)) {
+      name == kAliasesFile || IsProgram(name)) {
     return absl::OkStatus();
   }
   constexpr size_t kShown = 100;
-  return absl::InvalidArgumentError(
-      absl::StrCat("expected files named <version>/", kProgramFile, ", ",
-                   kYamlFile, ", ", kConfigFile, " or ", kLabelsFile,
-                   ", got 'file:", absl::CHexEscape(name.substr(0, kShown)),
-                   name.size() > kShown ? "..." : "", "'"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "expected files named <version>/", kProgramFile, ", ", kYamlFile, ", ",
+      kConfigFile, ", ", kLabelsFile, " or ", kAliasesFile,
+      ", got 'file:", absl::CHexEscape(name.substr(0, kShown)),
+      name.size() > kShown ? "..." : "", "'"));
 }
 
 absl::StatusOr<std::string> MakeFolder(const std::string& parent) {

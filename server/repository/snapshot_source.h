@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +26,13 @@ struct DesiredVersion {
   // expected.
   absl::StatusOr<std::shared_ptr<const ModelSpec>> spec =
       absl::UnknownError("");
+  // The version's aliases, each with its percentage of the requests that name
+  // no version.
+  std::map<std::string, int> aliases;
 };
+
+// Whether it can name a version: 'canary'. No number can.
+bool IsAlias(std::string_view text);
 
 // Sorted by model, then version. A version that is not in it is not wanted.
 using RepositorySnapshot = std::vector<DesiredVersion>;
@@ -40,6 +47,9 @@ struct ModelOverride {
   std::map<std::string, std::string> files;
 
   bool empty() const { return !config.has_value() && files.empty(); }
+  // The aliases.yaml where there is nothing else, so that the rest is the
+  // repository's; else null.
+  const std::string* aliases_alone() const;
 };
 
 // Of the files of all loads that are served or on their way together.
@@ -56,9 +66,10 @@ class SnapshotSource {
   // Unchanged versions keep their ModelSpec object, so that callers can compare
   // pointers. An error: nothing is known, which is no wish to unload.
   virtual absl::StatusOr<RepositorySnapshot> Poll() = 0;
-  // The same of one model; empty when there is none of that name.
+  // The same of one model; empty when there is none of that name. `aliases`: in
+  // place of the text of its aliases.yaml, unless null.
   virtual absl::StatusOr<RepositorySnapshot> PollModel(
-      const std::string& model) = 0;
+      const std::string& model, const std::string* aliases) = 0;
   // Of all models that there are, without a look into them; sorted.
   virtual absl::StatusOr<std::vector<std::string>> ModelNames() = 0;
   // The model with what a request says of it, each time of its own and never

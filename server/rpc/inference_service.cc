@@ -90,7 +90,8 @@ absl::Status InferenceService::ServerReady(
 absl::Status InferenceService::ModelReady(
     const inference::ModelReadyRequest& request,
     inference::ModelReadyResponse& response) const {
-  ASSIGN_OR_RETURN(const int64_t version, ParseVersion(request.version()));
+  ASSIGN_OR_RETURN(const WantedVersion version,
+                   ParseVersion(request.version()));
   response.set_ready(services_.manager.Ready(request.name(), version));
   return absl::OkStatus();
 }
@@ -106,8 +107,8 @@ absl::Status InferenceService::ServerMetadata(
 
 absl::StatusOr<ModelHandle> InferenceService::Acquire(
     const std::string& model, const std::string& version) const {
-  ASSIGN_OR_RETURN(const int64_t number, ParseVersion(version));
-  return services_.manager.Acquire(model, number);
+  ASSIGN_OR_RETURN(const WantedVersion wanted, ParseVersion(version));
+  return services_.manager.Acquire(model, wanted);
 }
 
 absl::Status InferenceService::ModelMetadata(
@@ -141,13 +142,19 @@ absl::Status InferenceService::ModelConfig(
 absl::Status InferenceService::ModelStatistics(
     const inference::ModelStatisticsRequest& request,
     inference::ModelStatisticsResponse& response) const {
-  ASSIGN_OR_RETURN(const int64_t version, ParseVersion(request.version()));
+  ASSIGN_OR_RETURN(const WantedVersion wanted, ParseVersion(request.version()));
+  int64_t version = wanted.number;
+  if (!wanted.alias.empty()) {
+    ASSIGN_OR_RETURN(const ModelHandle named,
+                     services_.manager.Acquire(request.name(), wanted));
+    version = named.spec().version;
+  }
   for (const VersionStatus& status : services_.manager.Index()) {
     if (status.state != VersionState::kServing) continue;
     if (!request.name().empty() && request.name() != status.model) continue;
     if (version != 0 && version != status.version) continue;
     const absl::StatusOr<ModelHandle> handle =
-        services_.manager.Acquire(status.model, status.version);
+        services_.manager.Acquire(status.model, {.number = status.version});
     if (!handle.ok()) continue;  // unloaded since
     FillModelStatistics(handle->spec(), handle->stats().Snapshot(),
                         response.add_model_stats());

@@ -142,7 +142,7 @@ std::optional<bool> RpcServer::Impl::Serves(const std::string& service) {
       service == kInferenceService) {
     return Ready() && !stops;
   }
-  if (manager.Ready(service, 0)) return !stops;
+  if (manager.Ready(service, {})) return !stops;
   const std::vector<std::string> names = manager.ModelNames();
   if (std::find(names.begin(), names.end(), service) == names.end())
     return std::nullopt;

@@ -118,7 +118,7 @@ def test_what_is_wrong_touches_nothing(repository, control, program: Program, fi
         daemon.wait_ready(60)
         client.load_model("mlp")
         good = program("mlp")
-        names = "expected files named <version>/model.pt2, model.yaml, config.pbtxt or labels.txt, got 'file:"
+        names = "model.yaml, config.pbtxt, labels.txt or aliases.yaml, got 'file:"
         for wrong, code, said in [
             ({"file:1/model.pt2": b"x"}, "INVALID_ARGUMENT", "file:1/model.pt2"),
             ({"file:1/model.pt2": good, "file:../x": b"x"}, "INVALID_ARGUMENT", names + "../x'"),

@@ -135,7 +135,7 @@ TEST_F(StoppingVersionsTest, OneThatRunsOnGoesAside) {
   EXPECT_EQ(published_.Lines().size(), 1U);
   EXPECT_TRUE(AskForRows(**published_.Acquire("b", 0), 2).ok());
   bool loaded = false;
-  lifecycle_->LoadModel("a", [&](const absl::Status& status) {
+  lifecycle_->LoadModel("a", std::nullopt, [&](const absl::Status& status) {
     EXPECT_TRUE(status.ok()) << status;
     loaded = true;
   });
