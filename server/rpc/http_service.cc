@@ -18,6 +18,7 @@
 #include "rpc/json_control.h"
 #include "rpc/log_settings_service.h"
 #include "rpc/message_json.h"
+#include "rpc/trace_settings_service.h"
 
 namespace stoker {
 namespace {
@@ -69,6 +70,11 @@ absl::StatusOr<std::string> IndexRequest(const Names&, std::string_view body) {
   const nlohmann::json& ready = Field(*json, "ready");
   if (ready.is_boolean()) message.set_ready(ready.get<bool>());
   return message.SerializeAsString();
+}
+
+absl::StatusOr<std::string> TraceRequest(const Names& names,
+                                         std::string_view body) {
+  return TraceSettingRequestOf(Named(names, "model"), body);
 }
 
 absl::StatusOr<std::string> LogRequest(const Names&, std::string_view body) {
@@ -124,6 +130,9 @@ HttpAnswer Config(const std::string& bytes) {
 }
 HttpAnswer LogAnswer(const std::string& bytes) {
   return Json(LogSettingsJson(bytes));
+}
+HttpAnswer TraceAnswer(const std::string& bytes) {
+  return Json(TraceSettingJson(bytes));
 }
 HttpAnswer IndexJson(const std::string& bytes) {
   return Json(
@@ -258,10 +267,10 @@ HttpService::HttpService(const InferCall::Services& services,
         add("POST", "/v2/repository/models/{model}/unload",
             "RepositoryModelUnload", UnloadRequestOf, Done);
         for (const char* verb : {"GET", "POST"}) {
-          add(verb, "/v2/trace/setting", "TraceSetting",
-              Nothing<TraceSettingRequest>, Done);
-          add(verb, "/v2/models/{model}/trace/setting", "TraceSetting",
-              Nothing<TraceSettingRequest>, Done);
+          for (const char* path :
+               {"/v2/trace/setting", "/v2/models/{model}/trace/setting"}) {
+            add(verb, path, "TraceSetting", TraceRequest, TraceAnswer);
+          }
           add(verb, "/v2/logging", "LogSettings", LogRequest, LogAnswer);
         }
         for (const char* region : {"", "/region/{region}"}) {

@@ -14,11 +14,6 @@
 namespace stoker {
 namespace {
 
-absl::Status NotOffered(absl::string_view what) {
-  return absl::UnimplementedError(
-      absl::StrCat(what, " is not supported by this server"));
-}
-
 constexpr char kServerName[] = "stoker";
 
 }  // namespace
@@ -30,7 +25,6 @@ InferenceService::InferenceService(std::string version,
 void InferenceService::AddMethods(MethodTable& methods) const {
   AddInference(methods);
   AddQueries(methods);
-  AddRefusals(methods);
 }
 
 void InferenceService::AddInference(MethodTable& methods) const {
@@ -61,16 +55,6 @@ void InferenceService::AddQueries(MethodTable& methods) const {
   Add(methods, "ModelMetadata", &InferenceService::ModelMetadata);
   Add(methods, "ModelConfig", &InferenceService::ModelConfig);
   Add(methods, "ModelStatistics", &InferenceService::ModelStatistics);
-}
-
-void InferenceService::AddRefusals(MethodTable& methods) const {
-  const auto refuse = [&](const char* method, const absl::Status& status) {
-    AddUnaryBytes(methods, InferencePath(method),
-                  [status](const ByteChain&) -> absl::StatusOr<ByteChain> {
-                    return status;
-                  });
-  };
-  refuse("TraceSetting", NotOffered("tracing"));
 }
 
 absl::Status InferenceService::ServerLive(

@@ -157,7 +157,7 @@ void FillServerMetadata(std::string_view name, std::string_view version,
   // the extension's modes.
   for (const char* extension :
        {"model_repository", "model_configuration", "binary_tensor_data",
-        "parameters", "statistics", "classification"}) {
+        "parameters", "statistics", "classification", "trace", "logging"}) {
     response->add_extensions(extension);
   }
   if (shared_memory) response->add_extensions("system_shared_memory");

@@ -19,6 +19,7 @@
 #include "rpc/repository_service.h"
 #include "rpc/shared_memory.h"
 #include "rpc/shared_memory_service.h"
+#include "rpc/trace_settings_service.h"
 #include "rpc/unary_method.h"
 #include "wire/wire_server.h"
 
@@ -96,6 +97,7 @@ MethodTable RpcServer::Impl::Methods() {
   AddRepositoryMethods(all, {manager, admission, loads, max_load_bytes});
   AddSharedMemoryMethods(all, shared_memory.get());
   AddLogSettings(all);
+  AddTraceSettings(all, inference.services().telemetry);
   health.AddMethods(all);
   AddReflection(all, {kInferenceService, kHealthService}, &admission);
   GuardMethods(all, gate, audit);
