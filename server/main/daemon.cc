@@ -171,8 +171,9 @@ absl::Status Daemon::OpenOperators() {
 absl::Status Daemon::OpenFiles() {
   ASSIGN_OR_RETURN(telemetry_,
                    Telemetry::Open(options_.telemetry, metrics_, clock_));
-  repository_ = ModelRepository::OpenLater(
-      options_.model_repository, options_.model_name, options_.default_device);
+  repository_ =
+      ModelRepository::OpenLater(options_.model_repository, options_.model_name,
+                                 options_.default_device, options_.overrides);
   if (options_.repository_wait == absl::ZeroDuration()) {
     RETURN_IF_ERROR(repository_->CheckRoot());
   }
@@ -304,6 +305,7 @@ absl::Status Daemon::Listen() {
   options.server_version = STOKER_VERSION;
   options.allow_client_shm = options_.allow_client_shm;
   options.max_request_bytes = static_cast<size_t>(options_.max_request_bytes);
+  options.max_load_bytes += static_cast<size_t>(options_.overrides.max_bytes);
   options.tls = tls_.get();
   options.gate = gate_.get();
   options.telemetry = telemetry_.get();

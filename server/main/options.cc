@@ -81,6 +81,7 @@ class CommandLine {
   std::string metrics_compat_;
   std::string unlisted_ = "isolate";
   std::string control_;  // empty: by the interval
+  int64_t load_files_mb_ = options_.overrides.max_bytes >> 20;
   double poll_seconds_ = 0;
   double wait_seconds_ = 0;
   double rebucket_seconds_ = 0;
@@ -230,6 +231,20 @@ void CommandLine::AddLifecycle() {
   app_.add_option("--load-model", options_.load_models,
                   "model to load at the start with --model-control explicit, "
                   "\"*\" for all; may be given again");
+  app_.add_option("--max-load-files-mb", load_files_mb_,
+                  "size of the files that came with requests for loads and are "
+                  "still served, together; 0: none are taken")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 20))
+      ->capture_default_str();
+  app_.add_option("--max-loads-with-files", options_.overrides.max_loads,
+                  "their number")
+      ->check(CLI::Range(1, 10'000))
+      ->capture_default_str();
+  app_.add_option("--load-files-folder", options_.overrides.folder,
+                  "folder in which they are written, and taken from again as "
+                  "soon as they are open; the system's for temporary files "
+                  "unless given")
+      ->check(CLI::ExistingDirectory);
   app_.add_option("--repository-poll-seconds", poll_seconds_,
                   "how often the repository is read again; 0: never")
       ->check(Seconds(/*zero_allowed=*/true))
@@ -336,6 +351,7 @@ void CommandLine::Convert() {
   options_.rebucket = absl::Seconds(rebucket_seconds_);
   options_.drain = absl::Seconds(drain_seconds_);
   options_.max_request_bytes = request_mb_ << 20;
+  options_.overrides.max_bytes = load_files_mb_ << 20;
   options_.compile_timeout = absl::Seconds(compile_seconds_);
   options_.compile_memory_bytes = compile_mb_ << 20;
   options_.promotion_checks = !no_checks_;

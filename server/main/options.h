@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "kernel_cache/eviction.h"
 #include "main/gpu_options.h"
+#include "repository/snapshot_source.h"
 #include "telemetry/telemetry.h"
 #include "tensor/device.h"
 #include "wire/ip_address.h"
@@ -42,6 +43,7 @@ struct Options {
   absl::Duration repository_poll = absl::ZeroDuration();  // 0: read once
   bool explicit_control = false;
   std::vector<std::string> load_models;  // with that, at the start
+  OverrideLimits overrides{.max_bytes = int64_t{1} << 30, .max_loads = 32};
   absl::Duration repository_wait = absl::ZeroDuration();  // for it to appear
   absl::Duration rebucket = absl::ZeroDuration();
   absl::Duration drain = absl::Seconds(30);

@@ -40,6 +40,7 @@ constexpr MetricDef kAll[] = {
     kIsolatedRunsLost,
     kRepositoryPolls,
     kModelState,
+    kVersionsAside,
     kBucketState,
     kWarmupBuckets,
     kPromotions,

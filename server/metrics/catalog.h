@@ -162,6 +162,10 @@ inline constexpr MetricDef kModelState{
     "stoker_model_state", MetricKind::kGauge, "model,version,state",
     "1 for the state a version is in: new, loading, warming, serving, "
     "draining, unloaded, failed."};
+inline constexpr MetricDef kVersionsAside{
+    "stoker_versions_aside", MetricKind::kGauge, "",
+    "Versions that were unloaded in the middle of a run that goes on, since it "
+    "can't be interrupted: their threads and memory stay until it ends."};
 inline constexpr MetricDef kBucketState{
     "stoker_bucket_state", MetricKind::kGauge, "model,version,bucket,state",
     "1 for the state a bucket is in: pending, compiling, opening, checking, "

@@ -49,8 +49,22 @@ std::optional<absl::Status> OutcomeOf(
 
 }  // namespace
 
-void AwaitedChanges::AwaitLoad(std::string model, Done done) {
-  loads_.push_back({std::move(model), std::move(done)});
+void AwaitedChanges::AwaitLoad(std::string model, Source source, Done done) {
+  loads_.push_back({std::move(model), source, std::move(done)});
+}
+
+absl::Status AwaitedChanges::MayLoad(std::string_view model,
+                                     Source source) const {
+  const bool free =
+      std::none_of(loads_.begin(), loads_.end(), [&](const Load& load) {
+        return load.model == model &&
+               (source == Source::kRequest || load.source == Source::kRequest);
+      });
+  if (free) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(
+      "failed to load '", Absl(model),
+      "', another load of it is under way, with a configuration or files of "
+      "one of the two requests: expected to be asked when that is over"));
 }
 
 void AwaitedChanges::AwaitPublication(Done done) {

@@ -30,8 +30,13 @@ class AwaitedChanges {
   // OK, or why not. Must not block.
   using Done = std::function<void(const absl::Status&)>;
 
-  // Told when each wanted version of the model serves or has failed.
-  void AwaitLoad(std::string model, Done done);
+  // Told when each wanted version of the model serves or has failed. `source`:
+  // where those come from.
+  enum class Source { kRepository, kRequest };
+  void AwaitLoad(std::string model, Source source, Done done);
+  // ABORTED where one can't begin beside those that are awaited: what a request
+  // brought is told of by itself.
+  absl::Status MayLoad(std::string_view model, Source source) const;
   // Told at the next Settle, whatever comes of it.
   void AwaitPublication(Done done);
   // The model was unloaded: who waits for a load of it is told so.
@@ -45,6 +50,7 @@ class AwaitedChanges {
  private:
   struct Load {
     std::string model;
+    Source source;
     Done done;
   };
   std::vector<Load> loads_;

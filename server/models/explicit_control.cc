@@ -26,7 +26,8 @@ absl::StatusOr<RepositorySnapshot> Lifecycle::PollChosen() {
   }
   RepositorySnapshot all;
   for (const std::string& model : chosen) {
-    ASSIGN_OR_RETURN(RepositorySnapshot of_model, repository_.PollModel(model));
+    ASSIGN_OR_RETURN(RepositorySnapshot of_model,
+                     repository_.PollModel(model, nullptr));
     if (of_model.empty()) {
       of_model.push_back({model, 0,
                           absl::NotFoundError(absl::StrCat(
@@ -43,11 +44,18 @@ void Lifecycle::ReadNames() {
   if (names.ok()) names_ = *std::move(names);
 }
 
-void Lifecycle::LoadModel(const std::string& model, AwaitedChanges::Done done) {
+void Lifecycle::LoadModel(const std::string& model,
+                          const std::optional<std::string>& aliases,
+                          AwaitedChanges::Done done) {
   if (stopped_) return done(Exiting());
+  constexpr auto kSource = AwaitedChanges::Source::kRepository;
+  if (const absl::Status may = changes_.MayLoad(model, kSource); !may.ok()) {
+    return done(may);
+  }
   PollWhenDue();
   ReadNames();
-  absl::StatusOr<RepositorySnapshot> snapshot = repository_.PollModel(model);
+  absl::StatusOr<RepositorySnapshot> snapshot =
+      repository_.PollModel(model, aliases.has_value() ? &*aliases : nullptr);
   const bool there = snapshot.ok() && !snapshot->empty();
   metrics_
       .Counter(metric::kRepositoryPolls,
@@ -60,10 +68,30 @@ void Lifecycle::LoadModel(const std::string& model, AwaitedChanges::Done done) {
             ? absl::StrCat("there is none of that name in ", repository_.root())
             : std::string(snapshot.status().message()))));
   }
+  if (aliases.has_value() && snapshot->front().version == 0) {
+    return done(absl::InvalidArgumentError(
+        absl::StrCat("failed to load '", model, "', ",
+                     snapshot->front().spec.status().message())));
+  }
   polled_ = true;
   log::Info("{}: loaded on request", model);
   Follow(*snapshot, model, /*retry=*/true);
-  changes_.AwaitLoad(model, std::move(done));
+  changes_.AwaitLoad(model, kSource, std::move(done));
+}
+
+void Lifecycle::LoadVersions(const std::string& model,
+                             const RepositorySnapshot& versions,
+                             AwaitedChanges::Done done) {
+  if (stopped_) return done(Exiting());
+  constexpr auto kSource = AwaitedChanges::Source::kRequest;
+  if (const absl::Status may = changes_.MayLoad(model, kSource); !may.ok()) {
+    return done(may);
+  }
+  PollWhenDue();
+  ReadNames();
+  log::Info("{}: loaded on request, as that says", model);
+  Follow(versions, model, /*retry=*/true);
+  changes_.AwaitLoad(model, kSource, std::move(done));
 }
 
 void Lifecycle::UnloadModel(const std::string& model,

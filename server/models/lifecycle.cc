@@ -37,6 +37,7 @@ Lifecycle::Lifecycle(const LifecycleOptions& options,
       metrics_(metrics),
       published_(published),
       events_(std::move(events)),
+      stopping_(*deps_.clock, metrics, events_),
       next_poll_(deps_.clock->Now()),
       next_save_(next_poll_ + kTrafficInterval),
       next_rebucket_(options.rebucket_interval > absl::ZeroDuration()
@@ -134,6 +135,38 @@ void Lifecycle::Follow(const RepositorySnapshot& snapshot,
     if (spec == nullptr) Transition(*managed, VersionState::kFailed, error);
     versions_.push_back(managed);
   }
+  FollowAliases(snapshot, model);
+}
+
+void Lifecycle::FollowAliases(const RepositorySnapshot& snapshot,
+                              std::string_view model) {
+  std::map<std::string, VersionAliases::ByName> wanted;
+  for (const DesiredVersion& desired : snapshot) {
+    VersionAliases::ByName& of_model = wanted[desired.model];
+    for (const auto& [name, percent] : desired.aliases) {
+      of_model[name] = {desired.version, percent};
+    }
+  }
+  for (const DesiredVersion& desired : snapshot) {
+    // What can't be read says nothing of them.
+    if (desired.version == 0) wanted.erase(desired.model);
+  }
+  for (auto& [name, aliases] : aliases_) {
+    const std::string& known = name;
+    const bool gone = std::none_of(
+        snapshot.begin(), snapshot.end(),
+        [&](const auto& desired) { return desired.model == known; });
+    if (gone && (model.empty() || model == name)) aliases.Want({});
+  }
+  for (auto& [name, of_model] : wanted) {
+    if (of_model.empty() && !aliases_.contains(name)) continue;
+    aliases_[name].Want(std::move(of_model));
+  }
+}
+
+bool Lifecycle::HasAlias(const Managed& managed) const {
+  const auto found = aliases_.find(managed.model);
+  return found != aliases_.end() && found->second.Holds(managed.version);
 }
 
 std::shared_ptr<Lifecycle::Managed> Lifecycle::NewManaged(
@@ -152,7 +185,9 @@ std::vector<VersionSnapshot> Lifecycle::Snapshots() const {
     snapshots.push_back({.model = managed->model,
                          .version = managed->version,
                          .state = managed->state,
-                         .wanted = managed->wanted,
+                         .wanted = managed->wanted ||
+                                   (managed->state == VersionState::kServing &&
+                                    HasAlias(*managed)),
                          .replaces = managed->spec != nullptr &&
                                      managed->spec->update == Update::kReplace,
                          .restored = managed->comes_back(),
@@ -179,7 +214,7 @@ void Lifecycle::Reconcile() {
       if (MakeRoom(*managed)) BeginDrain(*managed);
     } else {
       HandOn(*managed);
-      Unload(*managed, MonotonicTime::InfinitePast());
+      Unload(*managed);
     }
   }
 }
@@ -190,6 +225,7 @@ void Lifecycle::Forget() {
         return managed->wanted || !IsOver(managed->state);
       });
   versions_.erase(gone, versions_.end());
+  stopping_.Reap();
   std::erase_if(leaving_,
                 [](const auto& known) { return known.second.expired(); });
 }
@@ -342,25 +378,41 @@ void Lifecycle::EndDrains() {
     if (managed->state != VersionState::kDraining) continue;
     if (managed->holders.expired() ||
         deps_.clock->Now() >= managed->drain_until) {
-      Unload(*managed, MonotonicTime::InfinitePast());
+      Unload(*managed);
     }
   }
 }
 
-void Lifecycle::Unload(Managed& managed, MonotonicTime deadline) {
+void Lifecycle::Unload(Managed& managed) {
   if (managed.state == VersionState::kServing) {
     Transition(managed, VersionState::kDraining);
   }
   if (managed.running != nullptr) {
     // Whoever still holds it gets an answer or UNAVAILABLE; the last of them
     // frees the object, whose threads have ended by then.
-    managed.running->Stop(deadline);
-    managed.loader.Join();
+    const bool stopped =
+        stopping_.Stop(managed.running, std::move(managed.loader));
     managed.held.reset();
     managed.holders.reset();  // also keeps what `held` held
-    LetGo(managed);
+    if (stopped) {
+      LetGo(managed);
+    } else {
+      // Nobody waits for memory that may never be free.
+      managed.running.reset();
+    }
   }
   Transition(managed, VersionState::kUnloaded);
+}
+
+void Lifecycle::UnloadLast(Managed& managed, MonotonicTime deadline) {
+  if (managed.state == VersionState::kServing) {
+    Transition(managed, VersionState::kDraining);
+  }
+  if (managed.running != nullptr) {
+    managed.running->Stop(deadline);
+    managed.loader.Join();
+  }
+  Unload(managed);
 }
 
 Gauge Lifecycle::StateGauge(const Managed& managed, VersionState state) const {
@@ -406,6 +458,24 @@ void Lifecycle::Transition(Managed& managed, VersionState to,
   }
 }
 
+PublishedVersions::Aliases Lifecycle::SettledAliases(
+    const PublishedVersions::Serving& serving) {
+  PublishedVersions::Aliases settled;
+  for (auto& [model, aliases] : aliases_) {
+    const auto found = serving.find(model);
+    const VersionAliases::ByName before = aliases.now();
+    aliases.Settle(model, [&](int64_t version) {
+      return found != serving.end() && found->second.contains(version);
+    });
+    // What nobody means any more may go.
+    if (aliases.now() != before) events_->Post([] {});
+    if (!aliases.now().empty()) settled.emplace(model, aliases.now());
+  }
+  std::erase_if(aliases_,
+                [](const auto& known) { return known.second.now().empty(); });
+  return settled;
+}
+
 void Lifecycle::Publish() {
   PublishedVersions::Serving serving;
   std::vector<PublishedVersions::Line> lines;
@@ -428,6 +498,7 @@ void Lifecycle::Publish() {
                      managed->running});
   }
   AddStopped(lines);
+  PublishedVersions::Aliases aliases = SettledAliases(serving);
   for (const auto& managed : versions_) {
     // A version that is being made ready to replace another takes no server
     // out of rotation, nor does one that somebody asks a ready server for.
@@ -443,9 +514,15 @@ void Lifecycle::Publish() {
     const auto model = serving.find(line.model);
     line.newest =
         model != serving.end() && model->second.rbegin()->first == line.version;
+    const auto of_model = aliases.find(line.model);
+    if (of_model == aliases.end()) continue;
+    for (const auto& [name, alias] : of_model->second) {
+      if (alias.version == line.version) line.aliases[name] = alias.percent;
+    }
   }
   const bool ready = settled && (any_serving || !any_wanted);
-  if (published_.Publish(std::move(serving), std::move(lines), names_, ready)) {
+  if (published_.Publish(std::move(serving), std::move(lines),
+                         std::move(aliases), names_, ready)) {
     metrics_.Gauge(metric::kReadyTimestamp)
         .Set(absl::ToDoubleSeconds(deps_.clock->WallNow() - absl::UnixEpoch()));
   }
@@ -462,8 +539,9 @@ void Lifecycle::StopAll(MonotonicTime deadline) {
     if (managed->running != nullptr) managed->running->StopWarmup();
   }
   for (const auto& managed : versions_) {
-    if (!IsOver(managed->state)) Unload(*managed, deadline);
+    if (!IsOver(managed->state)) UnloadLast(*managed, deadline);
   }
+  stopping_.Join();
   traffic_.Save();
   Publish();
 }

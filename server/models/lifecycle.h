@@ -6,14 +6,17 @@
 //
 // A version that goes is taken from what is published first. Whoever acquired
 // it before may still submit to it, and is answered: it stops when the last
-// such holder is gone, or after kReplacedVersionDrain.
+// such holder is gone, or after kReplacedVersionDrain; and is waited for a
+// moment only, whatever it still runs (stopping_versions.h).
 //
 // Not thread-safe: of the lifecycle thread. A test may be that thread.
 #pragma once
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +31,8 @@
 #include "models/device_places.h"
 #include "models/lifecycle_events.h"
 #include "models/published_versions.h"
+#include "models/stopping_versions.h"
+#include "models/version_aliases.h"
 #include "models/version_deps.h"
 #include "models/version_policy.h"
 #include "planning/traffic.h"
@@ -77,11 +82,19 @@ class Lifecycle {
   // With explicit control, at any time. What serves stays until what takes its
   // place serves, and when that fails; other models are not looked at. `done`
   // is told when the wanted versions serve, or have failed.
-  void LoadModel(const std::string& model, AwaitedChanges::Done done);
+  // `aliases`: in place of the text of its aliases.yaml, unless nullopt.
+  void LoadModel(const std::string& model,
+                 const std::optional<std::string>& aliases,
+                 AwaitedChanges::Done done);
+  // The same of what a request says of the model instead of the repository:
+  // `versions` have no errors.
+  void LoadVersions(const std::string& model,
+                    const RepositorySnapshot& versions,
+                    AwaitedChanges::Done done);
   // `done` is told when no new request finds a version of the model. One that
   // nobody has heard of is no error.
   void UnloadModel(const std::string& model, AwaitedChanges::Done done);
-  // From now on these three are refused.
+  // From now on all of these are refused.
   void Refuse() { stopped_ = true; }
   // Looks at what models there are, whatever `model` says; `done` is told when
   // that is published.
@@ -155,6 +168,11 @@ class Lifecycle {
   // `retry`: those that failed are loaded once more.
   void Follow(const RepositorySnapshot& snapshot, std::string_view model,
               bool retry);
+  // What it says of aliases.
+  void FollowAliases(const RepositorySnapshot& snapshot,
+                     std::string_view model);
+  // An alias means it until another version serves.
+  bool HasAlias(const Managed& managed) const;
   std::shared_ptr<Managed> NewManaged(const std::string& model,
                                       int64_t version) const;
   // Versions whose traffic asks for other buckets by now, or makes more of them
@@ -173,7 +191,10 @@ class Lifecycle {
   // No new request finds it.
   void BeginDrain(Managed& managed);
   void EndDrains();
-  void Unload(Managed& managed, MonotonicTime deadline);
+  // In the middle of a run as well, which then goes on aside.
+  void Unload(Managed& managed);
+  // Waits for it, however long it takes.
+  void UnloadLast(Managed& managed, MonotonicTime deadline);
   // Drops those that are gone.
   void Forget();
 
@@ -217,6 +238,9 @@ class Lifecycle {
   bool SharesState(const Managed& managed) const;
   void Transition(Managed& managed, VersionState to, std::string reason = "");
   void Publish();
+  // What the aliases mean now.
+  PublishedVersions::Aliases SettledAliases(
+      const PublishedVersions::Serving& serving);
   std::vector<VersionSnapshot> Snapshots() const;
   void SettleChanges();
 
@@ -233,7 +257,9 @@ class Lifecycle {
   std::deque<std::shared_ptr<Managed>> versions_;
   // Unloaded, and perhaps still held by somebody: model and object.
   std::vector<std::pair<std::string, std::weak_ptr<ModelVersion>>> leaving_;
+  StoppingVersions stopping_;
   AwaitedChanges changes_;
+  std::map<std::string, VersionAliases> aliases_;  // by model
   std::vector<std::string> names_;  // with explicit control, of all models
   bool stopped_ = false;
   bool polled_ = false;

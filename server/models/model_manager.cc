@@ -1,9 +1,11 @@
 #include "models/model_manager.h"
 
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "base/thread.h"
 #include "models/lifecycle.h"
@@ -49,6 +51,7 @@ struct ModelManager::Impl {
   Impl(const ModelManagerOptions& options, SnapshotSource& repository,
        ExecutableLoader& loader, MetricRegistry& metrics, VersionDeps deps)
       : clock(*deps.clock),
+        repository(repository),
         explicit_control(options.explicit_control),
         lifecycle({.poll_interval = options.poll_interval,
                    .rebucket_interval = options.rebucket_interval,
@@ -73,6 +76,15 @@ struct ModelManager::Impl {
     if (!posted) done(absl::UnavailableError("Server exiting"));
   }
 
+  void PostLoad(std::string model, std::optional<std::string> aliases,
+                const Done& done) {
+    const bool posted = events->PostUnlessClosed(
+        [this, model = std::move(model), aliases = std::move(aliases), done] {
+          lifecycle.LoadModel(model, aliases, done);
+        });
+    if (!posted) done(absl::UnavailableError("Server exiting"));
+  }
+
   // Of the lifecycle thread.
   void Run() {
     MonotonicTime next = MonotonicTime::InfinitePast();
@@ -92,6 +104,7 @@ struct ModelManager::Impl {
   }
 
   Clock& clock;
+  SnapshotSource& repository;
   const bool explicit_control;
   PublishedVersions published;
   const std::shared_ptr<LifecycleEvents> events =
@@ -140,28 +153,30 @@ void ModelManager::Drain(MonotonicTime deadline) {
   }
 }
 
-absl::StatusOr<ModelHandle> ModelManager::Acquire(std::string_view model,
-                                                  int64_t version) const {
+absl::StatusOr<ModelHandle> ModelManager::Acquire(
+    std::string_view model, const WantedVersion& version) const {
   absl::StatusOr<std::shared_ptr<ModelVersion>> found =
       impl_->published.Acquire(model, version);
   if (!found.ok()) return std::move(found).status();
   return ModelHandle(*std::move(found));
 }
 
-absl::StatusOr<ModelHandle> ModelManager::AcquireForRun(std::string_view model,
-                                                        int64_t version) const {
-  absl::StatusOr<ModelHandle> handle = Acquire(model, version);
-  if (handle.ok()) return handle;
+absl::StatusOr<ModelHandle> ModelManager::AcquireForRun(
+    std::string_view model, const WantedVersion& version) const {
+  absl::StatusOr<std::shared_ptr<ModelVersion>> found =
+      impl_->published.AcquireForRun(model, version);
+  if (found.ok()) return ModelHandle(*std::move(found));
   if (const auto rests = impl_->published.WhichRests(model, version)) {
     impl_->events->PostUnlessClosed(
         [impl = impl_.get(), name = std::string(model), number = *rests] {
           impl->lifecycle.Wake(name, number);
         });
   }
-  return handle;
+  return std::move(found).status();
 }
 
-bool ModelManager::Ready(std::string_view model, int64_t version) const {
+bool ModelManager::Ready(std::string_view model,
+                         const WantedVersion& version) const {
   return Acquire(model, version).ok();
 }
 
@@ -181,7 +196,27 @@ std::vector<VersionStatus> ModelManager::Index() const {
 bool ModelManager::explicit_control() const { return impl_->explicit_control; }
 
 void ModelManager::Load(std::string model, Done done) {
-  impl_->Post(&Lifecycle::LoadModel, std::move(model), done);
+  impl_->PostLoad(std::move(model), std::nullopt, done);
+}
+
+void ModelManager::Load(std::string model, const ModelOverride& override,
+                        Done done) {
+  if (override.empty()) return Load(std::move(model), std::move(done));
+  if (const std::string* const aliases = override.aliases_alone()) {
+    return impl_->PostLoad(std::move(model), *aliases, done);
+  }
+  absl::StatusOr<RepositorySnapshot> versions =
+      impl_->repository.Override(model, override);
+  if (!versions.ok()) {
+    return done(absl::Status(versions.status().code(),
+                             absl::StrCat("failed to load '", model, "', ",
+                                          versions.status().message())));
+  }
+  const bool posted = impl_->events->PostUnlessClosed(
+      [impl = impl_.get(), model, versions = *std::move(versions), done] {
+        impl->lifecycle.LoadVersions(model, versions, done);
+      });
+  if (!posted) done(absl::UnavailableError("Server exiting"));
 }
 
 void ModelManager::Unload(std::string model, Done done) {

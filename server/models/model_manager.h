@@ -24,6 +24,7 @@
 #include "models/isolated_eager.h"
 #include "models/version_report.h"
 #include "models/version_stats.h"
+#include "models/wanted_version.h"
 #include "repository/model_repository.h"
 #include "runner/executable_loader.h"
 #include "runner/toolchain.h"
@@ -108,15 +109,16 @@ class ModelManager {
   // Starts the lifecycle thread.
   void Start();
 
-  // The published version; 0: the newest. NOT_FOUND / UNAVAILABLE with Triton's
-  // texts.
+  // The published version; of any, the one that gets most of the requests.
+  // NOT_FOUND / UNAVAILABLE / INVALID_ARGUMENT with Triton's texts.
   absl::StatusOr<ModelHandle> Acquire(std::string_view model,
-                                      int64_t version) const;
-  // As Acquire, for a run: a version that rests (idle_after) is loaded again.
+                                      const WantedVersion& version) const;
+  // As Acquire, for a run: of any, the one whose turn it is by the aliases'
+  // percentages; a version that rests (idle_after) is loaded again.
   absl::StatusOr<ModelHandle> AcquireForRun(std::string_view model,
-                                            int64_t version) const;
+                                            const WantedVersion& version) const;
   // Whether Acquire would succeed; never an error.
-  bool Ready(std::string_view model, int64_t version) const;
+  bool Ready(std::string_view model, const WantedVersion& version) const;
   // With explicit control also what could be loaded: as version 0, unloaded.
   std::vector<VersionStatus> Index() const;
   // The index, with the buckets of what is loaded.
@@ -134,6 +136,11 @@ class ModelManager {
   // meanwhile; UNAVAILABLE when the server drains.
   using Done = std::function<void(const absl::Status&)>;
   void Load(std::string model, Done done);
+  // The same of what the request says instead of the repository, where it isn't
+  // empty. INVALID_ARGUMENT or RESOURCE_EXHAUSTED: that can't be had
+  // (repository/snapshot_source.h); ABORTED also when another load of the model
+  // is under way. Writes and reads files: of a thread that may wait for a disk.
+  void Load(std::string model, const ModelOverride& override, Done done);
   // As Load; OK when no new request finds a version, which may be now.
   void Unload(std::string model, Done done);
   // Has the index name what is in the repository now; as Load.

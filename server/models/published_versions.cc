@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/status_macros.h"
 #include "models/model_version.h"
 
 namespace stoker {
@@ -41,9 +42,38 @@ absl::Status WhyNot(const std::vector<PublishedVersions::Line>& index,
       absl::StrCat(who, "version ", version, " is not found"));
 }
 
+// The version whose turn it is; 0: no alias that serves has a percentage.
+int64_t ShareOf(const VersionAliases::ByName& aliases,
+                const std::map<int64_t, std::shared_ptr<ModelVersion>>& serving,
+                std::optional<uint32_t> turn) {
+  int64_t largest = 0;
+  int most = 0;
+  int total = 0;
+  for (const auto& [name, alias] : aliases) {
+    if (!serving.contains(alias.version)) continue;
+    total += alias.percent;
+    if (alias.percent <= most) continue;
+    most = alias.percent;
+    largest = alias.version;
+  }
+  if (!turn.has_value() || total == 0) return largest;
+  // Each of 0 to 99 once in a hundred turns, those of one alias far apart.
+  constexpr uint32_t kHundred = 100;
+  constexpr uint32_t kStep = 61;
+  const uint32_t place = *turn % kHundred * kStep % kHundred;
+  int left = static_cast<int>(place) * total / static_cast<int>(kHundred);
+  for (const auto& [name, alias] : aliases) {
+    if (!serving.contains(alias.version)) continue;
+    if (left < alias.percent) return alias.version;
+    left -= alias.percent;
+  }
+  return largest;
+}
+
 }  // namespace
 
 bool PublishedVersions::Publish(Serving serving, std::vector<Line> index,
+                                Aliases aliases,
                                 std::vector<std::string> models, bool ready) {
   // What was published before goes out with the arguments, without the lock.
   absl::MutexLock lock(&mu_);
@@ -52,6 +82,11 @@ bool PublishedVersions::Publish(Serving serving, std::vector<Line> index,
   serving_.swap(serving);
   index_.swap(index);
   models_.swap(models);
+  aliases_.swap(aliases);
+  for (auto turn = turns_.begin(); turn != turns_.end();) {
+    turn =
+        aliases_.contains(turn->first) ? std::next(turn) : turns_.erase(turn);
+  }
   asked_.clear();
   return became_ready;
 }
@@ -67,20 +102,61 @@ bool PublishedVersions::ready() const {
   return ready_;
 }
 
-absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::Acquire(
-    std::string_view model, int64_t version) const {
-  absl::MutexLock lock(&mu_);
-  if (const auto found = serving_.find(model); found != serving_.end()) {
-    const auto chosen = version == 0 ? std::prev(found->second.end())
-                                     : found->second.find(version);
-    if (chosen != found->second.end()) return chosen->second;
+absl::StatusOr<int64_t> PublishedVersions::NumberLocked(
+    std::string_view model, const WantedVersion& wanted,
+    std::optional<uint32_t> turn) const {
+  if (wanted.number != 0) return wanted.number;
+  const auto aliases = aliases_.find(model);
+  if (!wanted.alias.empty()) {
+    if (aliases != aliases_.end()) {
+      const auto named = aliases->second.find(wanted.alias);
+      if (named != aliases->second.end()) return named->second.version;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "failed to get model version from specified version string '",
+        Absl(wanted.alias),
+        "': version should be an integral value > 0, or an alias of the "
+        "model's"));
   }
-  return WhyNot(index_, model, version);
+  const auto serving = serving_.find(model);
+  if (aliases == aliases_.end() || serving == serving_.end()) return 0;
+  return ShareOf(aliases->second, serving->second, turn);
 }
 
-std::optional<int64_t> PublishedVersions::WhichRests(std::string_view model,
-                                                     int64_t version) {
+absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::AcquireLocked(
+    std::string_view model, const WantedVersion& wanted,
+    std::optional<uint32_t> turn) const {
+  ASSIGN_OR_RETURN(const int64_t number, NumberLocked(model, wanted, turn));
+  if (const auto found = serving_.find(model); found != serving_.end()) {
+    const auto chosen = number == 0 ? std::prev(found->second.end())
+                                    : found->second.find(number);
+    if (chosen != found->second.end()) return chosen->second;
+  }
+  return WhyNot(index_, model, number);
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::Acquire(
+    std::string_view model, const WantedVersion& wanted) const {
   absl::MutexLock lock(&mu_);
+  return AcquireLocked(model, wanted, std::nullopt);
+}
+
+absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::AcquireForRun(
+    std::string_view model, const WantedVersion& wanted) {
+  absl::MutexLock lock(&mu_);
+  const bool any = wanted.number == 0 && wanted.alias.empty();
+  if (!any || aliases_.find(model) == aliases_.end()) {
+    return AcquireLocked(model, wanted, std::nullopt);
+  }
+  auto turn = turns_.find(model);
+  if (turn == turns_.end()) turn = turns_.emplace(model, 0).first;
+  return AcquireLocked(model, wanted, turn->second++);
+}
+
+std::optional<int64_t> PublishedVersions::WhichRests(
+    std::string_view model, const WantedVersion& wanted) {
+  absl::MutexLock lock(&mu_);
+  const int64_t version = NumberLocked(model, wanted, std::nullopt).value_or(0);
   std::optional<int64_t> found;
   for (const auto& [line, running] : index_) {
     if (!line.rests || line.model != model) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct VersionStatus {
   // Nobody asked for it, and its memory was wanted: a request has it loaded
   // again.
   bool rests = false;
+  // Each with its percentage of the requests that name no version.
+  std::map<std::string, int> aliases;
 };
 
 struct BucketStatus {

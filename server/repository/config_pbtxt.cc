@@ -1,6 +1,7 @@
 #include "repository/config_pbtxt.h"
 
 #include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
 #include "repository/config_meaning.h"
+#include "repository/model_folder.h"
 
 namespace stoker {
 namespace {
@@ -44,6 +46,30 @@ absl::StatusOr<std::unique_ptr<const ConfigPbtxt>> ParsePbtxt(
   return file;
 }
 
+absl::StatusOr<std::unique_ptr<const ConfigPbtxt>> ParseConfigJson(
+    const std::string& text, const std::string& path) {
+  if (text.size() > kMaxYamlBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected at most ", kMaxYamlBytes, " bytes, got ",
+                     text.size()));
+  }
+  auto file = std::make_unique<ConfigPbtxt>();
+  file->path = path;
+  file->has_lines = false;
+  google::protobuf::util::JsonParseOptions options;
+  options.case_insensitive_enum_parsing = true;
+  const auto parsed =
+      google::protobuf::util::JsonStringToMessage(text, &file->config, options);
+  if (parsed.ok()) return file;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": expected a model configuration of Triton's as ",
+                   "JSON: ", std::string(parsed.message())));
+}
+
+std::string PlaceText(const std::string& path, int line) {
+  return line > 0 ? absl::StrCat(path, ":", line) : path;
+}
+
 absl::Status ConfigNotes::status() const {
   if (errors.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
@@ -75,15 +101,15 @@ PbtxtMessage PbtxtMessage::Child(const std::string& field,
 
 void PbtxtMessage::Refuse(const std::string& field, std::string_view expected,
                           std::string_view got, int index) const {
-  notes_.errors.push_back(absl::StrCat(path_, ":", LineOf(field, index), ": ",
-                                       NameOf(field, index), ": expected ",
-                                       Absl(expected), ", got ", Absl(got)));
+  notes_.errors.push_back(absl::StrCat(
+      PlaceText(path_, LineOf(field, index)), ": ", NameOf(field, index),
+      ": expected ", Absl(expected), ", got ", Absl(got)));
 }
 
 void PbtxtMessage::Ignore(const std::string& field, std::string_view why,
                           int index) const {
-  notes_.ignored.push_back(absl::StrCat(path_, ":", LineOf(field, index), ": ",
-                                        NameOf(field, index),
+  notes_.ignored.push_back(absl::StrCat(PlaceText(path_, LineOf(field, index)),
+                                        ": ", NameOf(field, index),
                                         " has no meaning here: ", Absl(why)));
 }
 

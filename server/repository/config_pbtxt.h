@@ -22,15 +22,24 @@ struct ConfigPbtxt {
   std::string path;
   triton::ModelConfig config;
   google::protobuf::TextFormat::ParseInfoTree places;
+  bool has_lines = true;
 };
+
+// "<path>:<line>"; 0 is no line.
+std::string PlaceText(const std::string& path, int line);
 
 // INVALID_ARGUMENT, with path and line, for what is no ModelConfig.
 absl::StatusOr<std::unique_ptr<const ConfigPbtxt>> ParsePbtxt(
     std::string_view text, const std::string& path);
 
+// The same of JSON, without lines; of at most kMaxYamlBytes.
+absl::StatusOr<std::unique_ptr<const ConfigPbtxt>> ParseConfigJson(
+    const std::string& text, const std::string& path);
+
 // What is found on the way.
 struct ConfigNotes {
-  // "<path>:<line>: <field>: expected <expected>, got <got>"
+  // "<path>:<line>: <field>: expected <expected>, got <got>"; without the line
+  // where there are none
   std::vector<std::string> errors;
   // "<path>:<line>: <field> has no meaning here: <why>"
   std::vector<std::string> ignored;
@@ -44,7 +53,9 @@ struct ConfigNotes {
 class PbtxtMessage {
  public:
   PbtxtMessage(const ConfigPbtxt& file, ConfigNotes& notes)
-      : PbtxtMessage(file.path, file.config, &file.places, "", 1, notes) {}
+      : PbtxtMessage(file.path, file.config,
+                     file.has_lines ? &file.places : nullptr, "",
+                     file.has_lines ? 1 : 0, notes) {}
 
   // Where the field stands; where this message does, when it isn't there.
   int LineOf(const std::string& field, int index = -1) const;

@@ -4,186 +4,27 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "base/absl_view.h"
+#include "absl/strings/str_replace.h"
 #include "base/files.h"
-#include "base/log.h"
 #include "base/reloaded_files.h"
 #include "base/status_macros.h"
-#include "repository/triton_config.h"
+#include "repository/model_folder.h"
+#include "repository/override_files.h"
 
 namespace stoker {
 namespace {
 
-constexpr int64_t kMaxYamlBytes = 1 << 20;
-constexpr size_t kMaxModelName = 128;
-constexpr char kProgramFile[] = "model.pt2";
-constexpr char kYamlFile[] = "model.yaml";
-constexpr char kConfigFile[] = "config.pbtxt";
-constexpr char kLabelsFile[] = "labels.txt";
-constexpr int64_t kMaxLabelsBytes = 16 << 20;
-
 bool IsFolder(const std::string& path) {
   mode_t mode = 0;
   return ReadFileStamp(path, &mode) && S_ISDIR(mode);
-}
-
-bool Exists(const std::string& path) { return ReadFileStamp(path).has_value(); }
-
-// A FIFO or a device in a file's place would block or never end.
-absl::Status CheckRegular(const std::string& path) {
-  mode_t mode = 0;
-  if (!ReadFileStamp(path, &mode)) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": expected a file, found nothing"));
-  }
-  if (S_ISREG(mode)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected a regular file, got something else"));
-}
-
-absl::Status CheckModelName(const std::string& path, const std::string& name) {
-  const bool valid =
-      !name.empty() && name.size() <= kMaxModelName &&
-      std::all_of(name.begin(), name.end(), [](char c) {
-        return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
-      });
-  if (valid) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(path, ": expected a model's name of 1 to ", kMaxModelName,
-                   " letters, digits, '_', '-' and '.', got another"));
-}
-
-// The number that a version folder's name is: "1", not "0", "01" or "v1".
-std::optional<int64_t> VersionOf(const std::string& name) {
-  int64_t version = 0;
-  const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data(), end, version);
-  if (error != std::errc() || stop != end || version < 1 || name[0] == '0') {
-    return std::nullopt;
-  }
-  return version;
-}
-
-// A model's folder and the versions in it.
-struct ModelFolder {
-  std::string name;
-  std::string path;
-  bool is_single = false;  // model.pt2 lies in `path` itself
-
-  std::string ProgramPath(int64_t version) const {
-    return is_single ? absl::StrCat(path, "/", kProgramFile)
-                     : absl::StrCat(path, "/", version, "/", kProgramFile);
-  }
-  std::string YamlPath() const { return absl::StrCat(path, "/", kYamlFile); }
-  std::string ConfigPath() const {
-    return absl::StrCat(path, "/", kConfigFile);
-  }
-  std::string LabelsPath() const {
-    return absl::StrCat(path, "/", kLabelsFile);
-  }
-};
-
-// Text of one of the model's files; empty when it has none.
-absl::StatusOr<std::string> ReadText(const std::string& path,
-                                     int64_t max_bytes) {
-  if (!Exists(path)) return std::string();
-  RETURN_IF_ERROR(CheckRegular(path));
-  ASSIGN_OR_RETURN(const int64_t bytes, Files::Real().Size(path));
-  if (bytes > max_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected at most ", max_bytes, " bytes, got ", bytes));
-  }
-  return Files::Real().Read(path);
-}
-
-// A label is a line; null when there are none.
-std::shared_ptr<const std::vector<std::string>> SplitLabels(
-    std::string_view text) {
-  if (text.empty()) return nullptr;
-  auto labels = std::make_shared<std::vector<std::string>>();
-  for (absl::string_view line : absl::StrSplit(Absl(text), '\n')) {
-    labels->emplace_back(absl::StripSuffix(line, "\r"));
-  }
-  if (labels->back().empty()) labels->pop_back();  // behind the last line
-  return labels;
-}
-
-// Version folders that hold a program. One without is being filled, or is not a
-// version: it must not hide an older one.
-absl::StatusOr<std::vector<int64_t>> FindVersions(const ModelFolder& model) {
-  if (model.is_single) return std::vector<int64_t>{1};
-  ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                   Files::Real().List(model.path));
-  std::vector<int64_t> versions;
-  for (const std::string& name : names) {
-    const std::optional<int64_t> version = VersionOf(name);
-    if (version && Exists(model.ProgramPath(*version))) {
-      versions.push_back(*version);
-    }
-  }
-  std::sort(versions.begin(), versions.end());
-  return versions;
-}
-
-// What the operator says of a model: by its model.yaml or, without one, its
-// config.pbtxt.
-struct Settings {
-  std::string yaml;
-  std::optional<TritonConfig> config;
-};
-
-absl::StatusOr<Settings> ReadSettings(const ModelFolder& model) {
-  Settings settings;
-  ASSIGN_OR_RETURN(settings.yaml, ReadText(model.YamlPath(), kMaxYamlBytes));
-  const std::string path = model.ConfigPath();
-  if (!Exists(path) || Exists(model.YamlPath())) return settings;
-  ASSIGN_OR_RETURN(const std::string text, ReadText(path, kMaxYamlBytes));
-  ASSIGN_OR_RETURN(settings.config, TritonConfig::Parse(text, path));
-  return settings;
-}
-
-absl::Status ApplySettings(const ModelFolder& model, const Settings& settings,
-                           ModelSpec& spec) {
-  if (!settings.config.has_value()) {
-    if (Exists(model.ConfigPath())) {
-      log::Warn("{} is not read: there is a {} beside it", model.ConfigPath(),
-                kYamlFile);
-    }
-    return ApplyModelYaml(settings.yaml, model.YamlPath(), spec);
-  }
-  ASSIGN_OR_RETURN(const std::vector<std::string> ignored,
-                   settings.config->Apply(spec));
-  for (const std::string& line : ignored) log::Info("{}", line);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<const ModelSpec>> ReadSpec(
-    const ModelFolder& model, int64_t version, const Settings& settings,
-    const Device& default_device) {
-  const std::string path = model.ProgramPath(version);
-  RETURN_IF_ERROR(CheckRegular(path));
-  ASSIGN_OR_RETURN(ModelSpec spec, ReadProgram(path));
-  spec.name = model.name;
-  spec.version = version;
-  spec.devices = {default_device};
-  RETURN_IF_ERROR(ApplySettings(model, settings, spec));
-  ASSIGN_OR_RETURN(const std::string labels,
-                   ReadText(model.LabelsPath(), kMaxLabelsBytes));
-  spec.labels = SplitLabels(labels);
-  return std::make_shared<const ModelSpec>(std::move(spec));
 }
 
 // Whether reading the same files again would end the same way: not so where
@@ -192,9 +33,26 @@ bool IsLasting(const absl::Status& status) {
   return status.ok() || absl::IsInvalidArgument(status);
 }
 
+absl::StatusOr<std::shared_ptr<const ModelSpec>> Shared(
+    absl::StatusOr<ModelSpec> spec) {
+  if (!spec.ok()) return std::move(spec).status();
+  return std::make_shared<const ModelSpec>(*std::move(spec));
+}
+
+std::map<std::string, int> AliasesOf(int64_t version,
+                                     const ModelFolder::Aliases& aliases) {
+  std::map<std::string, int> its;
+  for (const auto& [name, alias] : aliases) {
+    if (alias.version == version) its.emplace(name, alias.percent);
+  }
+  return its;
+}
+
 }  // namespace
 
 struct ModelRepository::Impl {
+  explicit Impl(const OverrideLimits& overrides) : overrides(overrides) {}
+
   // A version as it was read, and what its program, settings and labels looked
   // like just before.
   struct Known {
@@ -204,18 +62,24 @@ struct ModelRepository::Impl {
   using KnownVersions = std::map<std::pair<std::string, int64_t>, Known>;
 
   absl::StatusOr<std::vector<ModelFolder>> FindModels() const;
-  void PollModel(const ModelFolder& model, RepositorySnapshot& snapshot,
-                 KnownVersions& seen);
+  absl::StatusOr<ModelFolder> FindModel(const std::string& model) const;
+  void PollModel(const ModelFolder& model, const std::string* aliases,
+                 RepositorySnapshot& snapshot, KnownVersions& seen);
+  // Each version that is wanted of a folder, as a request says.
+  absl::StatusOr<RepositorySnapshot> ReadOverride(
+      const ModelFolder& model, const ModelOverride& override,
+      const std::shared_ptr<const void>& claim) const;
 
   std::string root;
   std::string single_model_name;
   Device default_device;
+  mutable OverrideFiles overrides;
   KnownVersions known;  // of the last poll, by program path and version
 };
 
 absl::StatusOr<std::vector<ModelFolder>> ModelRepository::Impl::FindModels()
     const {
-  if (Exists(absl::StrCat(root, "/", kProgramFile))) {
+  if (ReadFileStamp(absl::StrCat(root, "/", kProgramFile)).has_value()) {
     return std::vector<ModelFolder>{{single_model_name, root, true}};
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -230,6 +94,7 @@ absl::StatusOr<std::vector<ModelFolder>> ModelRepository::Impl::FindModels()
 }
 
 void ModelRepository::Impl::PollModel(const ModelFolder& model,
+                                      const std::string* aliases_text,
                                       RepositorySnapshot& snapshot,
                                       KnownVersions& seen) {
   const auto fail = [&](absl::Status status) {
@@ -244,19 +109,13 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
       ReadFileStamp(model.ConfigPath());
   const std::optional<FileStamp> labels_stamp =
       ReadFileStamp(model.LabelsPath());
-  const absl::StatusOr<Settings> settings = ReadSettings(model);
+  const absl::StatusOr<ModelSettings> settings = model.ReadSettings();
   if (!settings.ok()) return fail(settings.status());
-  absl::StatusOr<std::vector<int64_t>> found = FindVersions(model);
-  if (!found.ok()) return fail(found.status());
-  if (found->empty()) {
-    return fail(absl::NotFoundError(
-        absl::StrCat(model.path, ": expected a version in ", model.path, "/<",
-                     "number>/", kProgramFile, ", found none")));
-  }
-  absl::StatusOr<std::vector<int64_t>> wanted =
-      settings->config.has_value()
-          ? settings->config->ChooseVersions(*std::move(found))
-          : ChooseVersions(settings->yaml, model.YamlPath(), *std::move(found));
+  const absl::StatusOr<ModelFolder::Aliases> aliases =
+      model.ReadAliases(aliases_text);
+  if (!aliases.ok()) return fail(aliases.status());
+  const absl::StatusOr<std::vector<int64_t>> wanted =
+      model.ChooseVersions(*settings, *aliases);
   if (!wanted.ok()) return fail(wanted.status());
 
   for (int64_t version : *wanted) {
@@ -268,11 +127,12 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
         IsLasting(last->second.spec.status())) {
       seen.insert(known.extract(last));
     } else {
-      seen.emplace(
-          std::pair(path, version),
-          Known{stamps, ReadSpec(model, version, *settings, default_device)});
+      seen.emplace(std::pair(path, version),
+                   Known{stamps, Shared(model.ReadSpec(version, *settings,
+                                                       default_device))});
     }
-    snapshot.push_back({model.name, version, seen.at({path, version}).spec});
+    snapshot.push_back({model.name, version, seen.at({path, version}).spec,
+                        AliasesOf(version, *aliases)});
   }
 }
 
@@ -283,16 +143,18 @@ ModelRepository::~ModelRepository() = default;
 const std::string& ModelRepository::root() const { return impl_->root; }
 
 absl::StatusOr<std::unique_ptr<ModelRepository>> ModelRepository::Open(
-    std::string root, std::string single_model_name, Device default_device) {
+    std::string root, std::string single_model_name, Device default_device,
+    const OverrideLimits& overrides) {
   auto repository = OpenLater(std::move(root), std::move(single_model_name),
-                              std::move(default_device));
+                              std::move(default_device), overrides);
   RETURN_IF_ERROR(repository->CheckRoot());
   return repository;
 }
 
 std::unique_ptr<ModelRepository> ModelRepository::OpenLater(
-    std::string root, std::string single_model_name, Device default_device) {
-  auto impl = std::make_unique<Impl>();
+    std::string root, std::string single_model_name, Device default_device,
+    const OverrideLimits& overrides) {
+  auto impl = std::make_unique<Impl>(overrides);
   std::error_code error;
   impl->root = std::filesystem::absolute(root, error).lexically_normal();
   if (error || root.empty()) impl->root = std::move(root);
@@ -320,7 +182,7 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Poll() {
   RepositorySnapshot snapshot;
   Impl::KnownVersions seen;
   for (const ModelFolder& model : models) {
-    impl_->PollModel(model, snapshot, seen);
+    impl_->PollModel(model, nullptr, snapshot, seen);
   }
   impl_->known = std::move(seen);
   std::sort(snapshot.begin(), snapshot.end(),
@@ -332,13 +194,13 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Poll() {
 }
 
 absl::StatusOr<RepositorySnapshot> ModelRepository::PollModel(
-    const std::string& model) {
+    const std::string& model, const std::string* aliases) {
   ASSIGN_OR_RETURN(const std::vector<ModelFolder> models, impl_->FindModels());
   RepositorySnapshot snapshot;
   for (const ModelFolder& folder : models) {
     if (folder.name != model) continue;
     Impl::KnownVersions seen;
-    impl_->PollModel(folder, snapshot, seen);
+    impl_->PollModel(folder, aliases, snapshot, seen);
     // What is left of the model's is gone.
     const std::string below = folder.path + "/";
     std::erase_if(impl_->known, [&](const auto& known) {
@@ -356,6 +218,78 @@ absl::StatusOr<std::vector<std::string>> ModelRepository::ModelNames() {
   for (const ModelFolder& model : models) names.push_back(model.name);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+absl::StatusOr<ModelFolder> ModelRepository::Impl::FindModel(
+    const std::string& model) const {
+  ASSIGN_OR_RETURN(const std::vector<ModelFolder> models, FindModels());
+  const auto found = std::find_if(
+      models.begin(), models.end(),
+      [&](const ModelFolder& folder) { return folder.name == model; });
+  if (found != models.end()) return *found;
+  return absl::NotFoundError(
+      absl::StrCat("there is none of that name in ", root));
+}
+
+absl::StatusOr<RepositorySnapshot> ModelRepository::Impl::ReadOverride(
+    const ModelFolder& model, const ModelOverride& override,
+    const std::shared_ptr<const void>& claim) const {
+  ModelSettings settings;
+  if (override.config.has_value()) {
+    ASSIGN_OR_RETURN(settings.config,
+                     TritonConfig::ParseJson(*override.config, "config"));
+  } else {
+    ASSIGN_OR_RETURN(settings, model.ReadSettings());
+  }
+  ASSIGN_OR_RETURN(const ModelFolder::Aliases aliases,
+                   model.ReadAliases(nullptr));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> versions,
+                   model.ChooseVersions(settings, aliases));
+  RepositorySnapshot snapshot;
+  for (const int64_t version : versions) {
+    ASSIGN_OR_RETURN(ModelSpec spec,
+                     model.ReadSpec(version, settings, default_device));
+    if (claim != nullptr && !spec.compile.passes_path.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          model.YamlPath(), ": compile.passes: expected none of a model whose ",
+          "files come with a request, got ", spec.compile.passes_path));
+    }
+    if (claim != nullptr) {
+      spec.program_path = absl::StrCat("file:", version, "/", kProgramFile);
+    }
+    spec.claim = claim;
+    snapshot.push_back({model.name, version,
+                        std::make_shared<const ModelSpec>(std::move(spec)),
+                        AliasesOf(version, aliases)});
+  }
+  return snapshot;
+}
+
+absl::StatusOr<RepositorySnapshot> ModelRepository::Override(
+    const std::string& model, const ModelOverride& override) const {
+  if (override.files.empty()) {
+    ASSIGN_OR_RETURN(const ModelFolder folder, impl_->FindModel(model));
+    RETURN_IF_ERROR(CheckModelName(folder.path, model));
+    return impl_->ReadOverride(folder, override, nullptr);
+  }
+  RETURN_IF_ERROR(CheckModelName("model_name", model));
+  if (override.config.has_value() && (override.files.contains(kYamlFile) ||
+                                      override.files.contains(kConfigFile))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected either config, file:", kYamlFile,
+                     " or file:", kConfigFile, ", got config and another"));
+  }
+  ASSIGN_OR_RETURN(const OverrideFiles::Written written,
+                   impl_->overrides.Write(override.files));
+  const ModelFolder folder{.name = model, .path = written.folder->path()};
+  absl::StatusOr<RepositorySnapshot> snapshot =
+      impl_->ReadOverride(folder, override, written.claim);
+  if (snapshot.ok()) return snapshot;
+  // By the names that the client gave.
+  return absl::Status(snapshot.status().code(),
+                      absl::StrReplaceAll(snapshot.status().message(),
+                                          {{folder.path + "/", "file:"},
+                                           {folder.path, "the request"}}));
 }
 
 }  // namespace stoker

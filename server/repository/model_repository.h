@@ -4,7 +4,7 @@
 // emits full snapshots: a version that is not in a snapshot is not wanted. One
 // bad model is an entry with an error; it never hides the others.
 //
-// Not thread-safe: called from the lifecycle thread.
+// Not thread-safe: called from the lifecycle thread, but for Override.
 #pragma once
 
 #include <memory>
@@ -24,11 +24,11 @@ class ModelRepository final : public SnapshotSource {
   // NOT_FOUND when `root` is not a readable folder.
   static absl::StatusOr<std::unique_ptr<ModelRepository>> Open(
       std::string root, std::string single_model_name,
-      Device default_device = {});
+      Device default_device = {}, const OverrideLimits& overrides = {});
   // The same for a root that may appear later: until then Poll fails.
   static std::unique_ptr<ModelRepository> OpenLater(
       std::string root, std::string single_model_name,
-      Device default_device = {});
+      Device default_device = {}, const OverrideLimits& overrides = {});
 
   // NOT_FOUND while the root is not a readable folder. Any thread.
   absl::Status CheckRoot() const;
@@ -38,8 +38,10 @@ class ModelRepository final : public SnapshotSource {
   // callers can compare pointers.
   absl::StatusOr<RepositorySnapshot> Poll() override;
   absl::StatusOr<RepositorySnapshot> PollModel(
-      const std::string& model) override;
+      const std::string& model, const std::string* aliases) override;
   absl::StatusOr<std::vector<std::string>> ModelNames() override;
+  absl::StatusOr<RepositorySnapshot> Override(
+      const std::string& model, const ModelOverride& override) const override;
 
   const std::string& root() const override;
   ~ModelRepository() override;

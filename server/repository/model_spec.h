@@ -124,6 +124,8 @@ struct ModelSpec {
   // The file that the rest of this was read from, held open: another one may
   // have its name by now. Null: there is none (in a test).
   std::shared_ptr<const ZipArchive> program_file;
+  // What its file takes, where that came with a request (override_files.h).
+  std::shared_ptr<const void> claim;
   std::string program_digest;  // SHA-256 of the canonical graph, without
                                // metadata and weights
   std::string content_digest;  // of what of the file the compiler reads

@@ -297,7 +297,7 @@ absl::Status AtItsLines(const absl::Status& status, const std::string& path,
         absl::SimpleAtoi(rest.substr(0, rest.find(':')), &line) && line > 0) {
       const int source = line <= lines.size() ? lines[line - 1] : 1;
       messages.push_back(
-          absl::StrCat(path, ":", source, rest.substr(rest.find(':'))));
+          absl::StrCat(PlaceText(path, source), rest.substr(rest.find(':'))));
     } else {
       messages.emplace_back(message);
     }
@@ -314,6 +314,13 @@ absl::StatusOr<TritonConfig> TritonConfig::Parse(std::string_view text,
                                                  const std::string& path) {
   ASSIGN_OR_RETURN(std::shared_ptr<const ConfigPbtxt> file,
                    ParsePbtxt(text, path));
+  return TritonConfig(std::move(file));
+}
+
+absl::StatusOr<TritonConfig> TritonConfig::ParseJson(const std::string& text,
+                                                     const std::string& path) {
+  ASSIGN_OR_RETURN(std::shared_ptr<const ConfigPbtxt> file,
+                   ParseConfigJson(text, path));
   return TritonConfig(std::move(file));
 }
 

@@ -32,6 +32,11 @@ class TritonConfig {
   static absl::StatusOr<TritonConfig> Parse(std::string_view text,
                                             const std::string& path);
 
+  // The same of a configuration as JSON, as protobuf has it; places are without
+  // lines.
+  static absl::StatusOr<TritonConfig> ParseJson(const std::string& text,
+                                                const std::string& path);
+
   // Its version_policy, applied to the folders found; ascending.
   absl::StatusOr<std::vector<int64_t>> ChooseVersions(
       std::vector<int64_t> found) const;

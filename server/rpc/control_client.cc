@@ -15,7 +15,7 @@ namespace {
 using inference::GRPCInferenceService;
 
 template <typename Request, typename Response>
-absl::Status Ask(const ServerAddress& server, const std::string& model,
+absl::Status Ask(const ServerAddress& server, const Request& request,
                  absl::Duration timeout,
                  grpc::Status (GRPCInferenceService::Stub::*method)(
                      grpc::ClientContext*, const Request&, Response*)) {
@@ -25,8 +25,6 @@ absl::Status Ask(const ServerAddress& server, const std::string& model,
   grpc::ClientContext context;
   context.set_deadline(GrpcTimeAfter(timeout));
   RETURN_IF_ERROR(ShowToken(server, context));
-  Request request;
-  request.set_model_name(model);
   Response response;
   const grpc::Status status = ((*stub).*method)(&context, request, &response);
   if (status.ok()) return absl::OkStatus();
@@ -38,14 +36,25 @@ absl::Status Ask(const ServerAddress& server, const std::string& model,
 }  // namespace
 
 absl::Status LoadModel(const ServerAddress& server, const std::string& model,
-                       absl::Duration timeout) {
-  return Ask(server, model, timeout,
+                       const ModelOverride& override, absl::Duration timeout) {
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name(model);
+  auto& parameters = *request.mutable_parameters();
+  if (override.config.has_value()) {
+    parameters["config"].set_string_param(*override.config);
+  }
+  for (const auto& [name, content] : override.files) {
+    parameters[absl::StrCat("file:", name)].set_bytes_param(content);
+  }
+  return Ask(server, request, timeout,
              &GRPCInferenceService::Stub::RepositoryModelLoad);
 }
 
 absl::Status UnloadModel(const ServerAddress& server, const std::string& model,
                          absl::Duration timeout) {
-  return Ask(server, model, timeout,
+  inference::RepositoryModelUnloadRequest request;
+  request.set_model_name(model);
+  return Ask(server, request, timeout,
              &GRPCInferenceService::Stub::RepositoryModelUnload);
 }
 

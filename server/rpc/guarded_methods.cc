@@ -12,6 +12,7 @@
 #include "health.pb.h"
 #include "open_inference.pb.h"
 #include "rpc/call_access.h"
+#include "rpc/load_request.h"
 #include "rpc/status_mapping.h"
 #include "rpc/unary_method.h"
 
@@ -52,6 +53,12 @@ std::optional<Subject> OfRegion(const ByteChain& message) {
   return Subject{Target::Models::kNone, request.name()};
 }
 
+std::optional<Subject> OfLoad(const ByteChain& message) {
+  std::optional<std::string> model = ModelOfLoadRequest(message);
+  if (!model.has_value()) return std::nullopt;
+  return Subject{Target::Models::kOne, *std::move(model)};
+}
+
 // Without a name it is about all of them.
 std::optional<Subject> OrAll(std::optional<Subject> subject) {
   if (subject.has_value() && subject->object.empty()) {
@@ -87,7 +94,7 @@ ReadSubject SubjectOf(const Method& method) {
   if (name == "ModelStatistics") return OfStatistics;
   if (name == "RepositoryIndex") return OfAllModels;
   if (name == "RepositoryModelLoad") {
-    return OfModelName<inference::RepositoryModelLoadRequest>;
+    return OfLoad;
   }
   if (name == "RepositoryModelUnload") {
     return OfModelName<inference::RepositoryModelUnloadRequest>;

@@ -1,5 +1,6 @@
 #include "rpc/http_method.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,9 @@ namespace {
 constexpr size_t kMaxBody = 64 << 10;
 // A compressed body takes its own size first, and a step more than it needs.
 constexpr size_t kTimesTaken = 3;
+// Of a large body, in memory at a time: as it came, as its JSON was read, and
+// as the message that is made of it.
+constexpr size_t kCopies = 4;
 
 }  // namespace
 
@@ -23,7 +27,8 @@ class HttpMethod::MethodCall final : public Call {
   MethodCall(HttpCall& http, std::string method, Translate translate)
       : http_(http),
         method_(std::move(method)),
-        translate_(std::move(translate)) {}
+        translate_(std::move(translate)),
+        peer_(http.peer()) {}
 
   const std::string& method() const override { return method_; }
   MonotonicTime deadline() const override {
@@ -32,58 +37,91 @@ class HttpMethod::MethodCall final : public Call {
   const std::string* FindHeader(std::string_view name) const override {
     return http_.head().Find(name);
   }
-  std::shared_ptr<Peer> peer() override { return http_.peer(); }
+  std::shared_ptr<Peer> peer() override { return peer_; }
   // The message is brought when it is there.
   void Read() override {}
   void ReadSoon() override {}
   // No method of one answer writes another.
   void Write(const ByteChain&) override {}
   void Finish(const CallStatus& status) override {
+    answered_ = true;
     const auto keep = http_.shared_from_this();
     http_.Answer(ErrorAnswer(status));
   }
   void Answer(const ByteChain& message) override {
+    answered_ = true;
     const auto keep = http_.shared_from_this();
     http_.Answer(translate_(message.Joined()));
   }
+  bool answered() const { return answered_; }
 
  private:
   HttpCall& http_;  // lives until it is answered
   const std::string method_;
   const Translate translate_;
+  const std::shared_ptr<Peer> peer_;
+  std::atomic<bool> answered_ = false;
 };
 
 HttpMethod::HttpMethod(HttpCall& http, const MethodTable& methods,
-                       std::string method, Request request, Translate translate)
+                       std::string method, Request request, Translate translate,
+                       const Large* large)
     : http_(http),
       methods_(methods),
       request_(std::move(request)),
+      large_(large),
+      ticket_(large == nullptr
+                  ? nullptr
+                  : std::make_unique<Admission::Ticket>(large->admission)),
       call_(std::make_shared<MethodCall>(http, std::move(method),
                                          std::move(translate))) {}
 
 HttpMethod::~HttpMethod() = default;
 
+size_t HttpMethod::max_body() const {
+  return large_ == nullptr ? kMaxBody : large_->max_bytes;
+}
+
+void HttpMethod::OnStart() {
+  const absl::MutexLock lock(&mu_);
+  handler_ = methods_.NewHandler(*call_);
+  handler_->OnStart();
+}
+
 CallStatus HttpMethod::Reserve(size_t bytes) {
   reserved_ += bytes;
-  if (reserved_ <= kTimesTaken * kMaxBody) return {};
-  return {absl::StatusCode::kResourceExhausted,
-          absl::StrCat("expected a body of at most ", kMaxBody, " bytes, got ",
-                       reserved_),
-          ""};
+  if (reserved_ > kTimesTaken * max_body()) return TooLarge(reserved_);
+  if (ticket_ == nullptr || reserved_ <= kTimesTaken * kMaxBody) return {};
+  return ToCallStatus(ticket_->TakeIdle(
+      Admission::Idle::kMessages, kCopies * reserved_ - ticket_->bytes()));
 }
 
 void HttpMethod::OnBody(const ByteChain& body) {
-  if (body.size() > kMaxBody) {
-    return OnBadBody({absl::StatusCode::kResourceExhausted,
-                      absl::StrCat("expected a body of at most ", kMaxBody,
-                                   " bytes, got ", body.size()),
-                      ""});
-  }
-  const absl::StatusOr<std::string> request = request_(body.Joined());
+  if (body.size() > max_body()) return OnBadBody(TooLarge(body.size()));
+  if (body.size() <= kMaxBody) return Proceed(body.Joined());
+  ticket_->Busy();
+  large_->thread.Run([this, keep = http_.shared_from_this(),
+                      body = ByteChain(body)]() mutable {
+    Proceed(std::exchange(body, {}).Joined());
+    ticket_.reset();
+  });
+}
+
+void HttpMethod::Proceed(const std::string& body) {
+  const absl::StatusOr<std::string> request = request_(body);
   if (!request.ok()) return OnBadBody(ToCallStatus(request.status()));
-  handler_ = methods_.NewHandler(*call_);
-  handler_->OnStart();
+  const absl::MutexLock lock(&mu_);
+  if (call_->answered()) return;
+  const CallStatus reserved = handler_->Reserve(request->size());
+  if (!reserved.ok()) return OnBadBody(reserved);
   handler_->OnMessage(ByteChain::Copy(*request));
+}
+
+CallStatus HttpMethod::TooLarge(size_t bytes) const {
+  return {absl::StatusCode::kResourceExhausted,
+          absl::StrCat("expected a body of at most ", max_body(),
+                       " bytes, got ", bytes),
+          ""};
 }
 
 void HttpMethod::OnBadBody(const CallStatus& why) {
@@ -93,11 +131,13 @@ void HttpMethod::OnBadBody(const CallStatus& why) {
 }
 
 void HttpMethod::OnCancel() {
-  if (handler_ != nullptr) handler_->OnCancel();
+  const absl::MutexLock lock(&mu_);
+  handler_->OnCancel();
 }
 
 void HttpMethod::OnStop() {
-  if (handler_ != nullptr) handler_->OnStop();
+  const absl::MutexLock lock(&mu_);
+  handler_->OnStop();
 }
 
 }  // namespace stoker

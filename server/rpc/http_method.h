@@ -9,7 +9,11 @@
 #include <string>
 #include <string_view>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "rpc/admission.h"
+#include "rpc/completion_thread.h"
 #include "rpc/method_table.h"
 #include "wire/byte_chain.h"
 #include "wire/call.h"
@@ -24,26 +28,46 @@ class HttpMethod final : public HttpHandler {
   // And HTTP's answer of the method's.
   using Translate = std::function<HttpAnswer(const std::string& message)>;
 
+  // For bodies that are too large to be read on a loop: they hold memory of
+  // `admission`, and are read by `thread`. All outlive the method.
+  struct Large {
+    Admission& admission;
+    CompletionThread& thread;
+    size_t max_bytes = 0;  // of a body
+  };
+
   // The table outlives it. `method`: "/inference.GRPCInferenceService/..."
+  // `large` null: bodies are small.
   HttpMethod(HttpCall& http, const MethodTable& methods, std::string method,
-             Request request, Translate translate);
+             Request request, Translate translate, const Large* large);
   ~HttpMethod() override;
 
  private:
   class MethodCall;
 
+  void OnStart() override ABSL_LOCKS_EXCLUDED(mu_);
   CallStatus Reserve(size_t bytes) override;
   void OnBody(const ByteChain& body) override;
   void OnBadBody(const CallStatus& why) override;
-  void OnCancel() override;
-  void OnStop() override;
+  void OnCancel() override ABSL_LOCKS_EXCLUDED(mu_);
+  void OnStop() override ABSL_LOCKS_EXCLUDED(mu_);
+
+  size_t max_body() const;
+  CallStatus TooLarge(size_t bytes) const;
+  // The body's bytes as the method's message, to its handler.
+  void Proceed(const std::string& body) ABSL_LOCKS_EXCLUDED(mu_);
 
   HttpCall& http_;
   const MethodTable& methods_;
   const Request request_;
+  const Large* const large_;
   size_t reserved_ = 0;
+  std::unique_ptr<Admission::Ticket> ticket_;  // null: small
   const std::shared_ptr<MethodCall> call_;
-  std::unique_ptr<CallHandler> handler_;  // null until the body has arrived
+
+  // The handler is told of one thing at a time.
+  absl::Mutex mu_;
+  std::unique_ptr<CallHandler> handler_ ABSL_PT_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

@@ -15,11 +15,15 @@
 #include "rpc/http_infer.h"
 #include "rpc/http_method.h"
 #include "rpc/http_path.h"
+#include "rpc/json_control.h"
 #include "rpc/log_settings_service.h"
 #include "rpc/message_json.h"
+#include "rpc/trace_settings_service.h"
 
 namespace stoker {
 namespace {
+
+constexpr char kLoad[] = "/inference.GRPCInferenceService/RepositoryModelLoad";
 
 // What a pattern's parts in braces stand for in a path.
 using Names = std::map<std::string, std::string>;
@@ -59,16 +63,8 @@ absl::StatusOr<std::string> OfRegion(const Names& names, std::string_view) {
   return message.SerializeAsString();
 }
 
-// An empty body is as good as an empty object.
-absl::StatusOr<nlohmann::json> ObjectOf(std::string_view body) {
-  nlohmann::json json = ReadJson(body.empty() ? "{}" : body);
-  if (json.is_object()) return json;
-  return absl::InvalidArgumentError(
-      "failed to parse the request JSON buffer: expected an object");
-}
-
 absl::StatusOr<std::string> IndexRequest(const Names&, std::string_view body) {
-  absl::StatusOr<nlohmann::json> json = ObjectOf(body);
+  absl::StatusOr<nlohmann::json> json = JsonObjectOf(body);
   if (!json.ok()) return json.status();
   inference::RepositoryIndexRequest message;
   const nlohmann::json& ready = Field(*json, "ready");
@@ -76,40 +72,27 @@ absl::StatusOr<std::string> IndexRequest(const Names&, std::string_view body) {
   return message.SerializeAsString();
 }
 
+absl::StatusOr<std::string> TraceRequest(const Names& names,
+                                         std::string_view body) {
+  return TraceSettingRequestOf(Named(names, "model"), body);
+}
+
 absl::StatusOr<std::string> LogRequest(const Names&, std::string_view body) {
   return LogSettingsRequestOf(body);
 }
 
-template <typename Message>
-absl::StatusOr<std::string> OfModel(const Names& names, std::string_view body) {
-  absl::StatusOr<nlohmann::json> json = ObjectOf(body);
-  if (!json.ok()) return json.status();
-  Message message;
-  message.set_model_name(Named(names, "model"));
-  const nlohmann::json& parameters = Field(*json, "parameters");
-  for (auto it = parameters.begin(); it != parameters.end(); ++it) {
-    if (!parameters.is_object()) break;
-    inference::ModelRepositoryParameter& out =
-        (*message.mutable_parameters())[it.key()];
-    if (it->is_boolean()) {
-      out.set_bool_param(it->template get<bool>());
-    } else if (it->is_number_integer()) {
-      out.set_int64_param(it->template get<int64_t>());
-    } else if (it->is_string()) {
-      out.set_string_param(it->template get<std::string>());
-    } else {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "parameter '", Excerpt(it.key()),
-          "' has invalid type. It should be either 'int', 'bool', or "
-          "'string'."));
-    }
-  }
-  return message.SerializeAsString();
+absl::StatusOr<std::string> LoadRequestOf(const Names& names,
+                                          std::string_view body) {
+  return LoadRequestOfJson(Named(names, "model"), body);
+}
+absl::StatusOr<std::string> UnloadRequestOf(const Names& names,
+                                            std::string_view body) {
+  return UnloadRequestOfJson(Named(names, "model"), body);
 }
 
 absl::StatusOr<std::string> Register(const Names& names,
                                      std::string_view body) {
-  absl::StatusOr<nlohmann::json> json = ObjectOf(body);
+  absl::StatusOr<nlohmann::json> json = JsonObjectOf(body);
   if (!json.ok()) return json.status();
   inference::SystemSharedMemoryRegisterRequest message;
   message.set_name(Named(names, "region"));
@@ -147,6 +130,9 @@ HttpAnswer Config(const std::string& bytes) {
 }
 HttpAnswer LogAnswer(const std::string& bytes) {
   return Json(LogSettingsJson(bytes));
+}
+HttpAnswer TraceAnswer(const std::string& bytes) {
+  return Json(TraceSettingJson(bytes));
 }
 HttpAnswer IndexJson(const std::string& bytes) {
   return Json(
@@ -237,8 +223,9 @@ std::unique_ptr<HttpHandler> RefuseHttp(HttpCall& call, HttpAnswer answer) {
 }
 
 HttpService::HttpService(const InferCall::Services& services,
-                         const MethodTable& methods)
-    : services_(services), methods_(methods), routes_([] {
+                         const MethodTable& methods,
+                         const HttpMethod::Large& loads)
+    : services_(services), methods_(methods), loads_(loads), routes_([] {
         using namespace inference;
         std::vector<Route> all;
         const auto add = [&all](const char* verb, const char* pattern,
@@ -276,15 +263,14 @@ HttpService::HttpService(const InferCall::Services& services,
         add("POST", "/v2/repository/index", "RepositoryIndex", IndexRequest,
             IndexJson);
         add("POST", "/v2/repository/models/{model}/load", "RepositoryModelLoad",
-            OfModel<RepositoryModelLoadRequest>, Done);
+            LoadRequestOf, Done);
         add("POST", "/v2/repository/models/{model}/unload",
-            "RepositoryModelUnload", OfModel<RepositoryModelUnloadRequest>,
-            Done);
+            "RepositoryModelUnload", UnloadRequestOf, Done);
         for (const char* verb : {"GET", "POST"}) {
-          add(verb, "/v2/trace/setting", "TraceSetting",
-              Nothing<TraceSettingRequest>, Done);
-          add(verb, "/v2/models/{model}/trace/setting", "TraceSetting",
-              Nothing<TraceSettingRequest>, Done);
+          for (const char* path :
+               {"/v2/trace/setting", "/v2/models/{model}/trace/setting"}) {
+            add(verb, path, "TraceSetting", TraceRequest, TraceAnswer);
+          }
           add(verb, "/v2/logging", "LogSettings", LogRequest, LogAnswer);
         }
         for (const char* region : {"", "/region/{region}"}) {
@@ -342,7 +328,7 @@ std::unique_ptr<HttpHandler> HttpService::NewHandler(HttpCall& call) const {
         [&route, names](std::string_view body) {
           return route.build(names, body);
         },
-        route.translate);
+        route.translate, route.method == kLoad ? &loads_ : nullptr);
   }
   HttpAnswer answer;
   if (!allowed.empty()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "rpc/http_method.h"
 #include "rpc/infer_call.h"
 #include "rpc/method_table.h"
 #include "wire/http_call.h"
@@ -16,8 +17,10 @@ namespace stoker {
 
 class HttpService {
  public:
-  // Both outlive it. `methods`: gRPC's.
-  HttpService(const InferCall::Services& services, const MethodTable& methods);
+  // All outlive it. `methods`: gRPC's. `loads`: how large requests for loads
+  // may be, and what reads them.
+  HttpService(const InferCall::Services& services, const MethodTable& methods,
+              const HttpMethod::Large& loads);
   ~HttpService();
 
   std::unique_ptr<HttpHandler> NewHandler(HttpCall& call) const;
@@ -30,6 +33,7 @@ class HttpService {
 
   const InferCall::Services& services_;
   const MethodTable& methods_;
+  const HttpMethod::Large loads_;
   const std::vector<Route> routes_;
 };
 

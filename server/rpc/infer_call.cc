@@ -111,7 +111,7 @@ void InferCall::GoOn(const absl::Status& parsed) {
     if (may.ok() && pass_ != nullptr) may = caller_->Enter(*pass_);
     if (!may.ok()) return Refuse(may);
   }
-  absl::StatusOr<int64_t> version = ParseVersion(view.model_version);
+  absl::StatusOr<WantedVersion> version = ParseVersion(view.model_version);
   absl::StatusOr<ModelHandle> handle =
       version.ok() ? services_.manager.AcquireForRun(view.model_name, *version)
                    : version.status();

@@ -7,18 +7,12 @@
 #include "base/status_macros.h"
 #include "rpc/error_text.h"
 #include "rpc/model_service.h"
-#include "rpc/repository_service.h"
 #include "rpc/stream_infer.h"
 #include "rpc/unary_infer.h"
 #include "rpc/unary_method.h"
 
 namespace stoker {
 namespace {
-
-absl::Status NotOffered(absl::string_view what) {
-  return absl::UnimplementedError(
-      absl::StrCat(what, " is not supported by this server"));
-}
 
 constexpr char kServerName[] = "stoker";
 
@@ -31,8 +25,6 @@ InferenceService::InferenceService(std::string version,
 void InferenceService::AddMethods(MethodTable& methods) const {
   AddInference(methods);
   AddQueries(methods);
-  AddRefusals(methods);
-  AddRepositoryMethods(methods, services_.manager);
 }
 
 void InferenceService::AddInference(MethodTable& methods) const {
@@ -65,16 +57,6 @@ void InferenceService::AddQueries(MethodTable& methods) const {
   Add(methods, "ModelStatistics", &InferenceService::ModelStatistics);
 }
 
-void InferenceService::AddRefusals(MethodTable& methods) const {
-  const auto refuse = [&](const char* method, const absl::Status& status) {
-    AddUnaryBytes(methods, InferencePath(method),
-                  [status](const ByteChain&) -> absl::StatusOr<ByteChain> {
-                    return status;
-                  });
-  };
-  refuse("TraceSetting", NotOffered("tracing"));
-}
-
 absl::Status InferenceService::ServerLive(
     const inference::ServerLiveRequest& /*request*/,
     inference::ServerLiveResponse& response) const {
@@ -92,7 +74,8 @@ absl::Status InferenceService::ServerReady(
 absl::Status InferenceService::ModelReady(
     const inference::ModelReadyRequest& request,
     inference::ModelReadyResponse& response) const {
-  ASSIGN_OR_RETURN(const int64_t version, ParseVersion(request.version()));
+  ASSIGN_OR_RETURN(const WantedVersion version,
+                   ParseVersion(request.version()));
   response.set_ready(services_.manager.Ready(request.name(), version));
   return absl::OkStatus();
 }
@@ -108,8 +91,8 @@ absl::Status InferenceService::ServerMetadata(
 
 absl::StatusOr<ModelHandle> InferenceService::Acquire(
     const std::string& model, const std::string& version) const {
-  ASSIGN_OR_RETURN(const int64_t number, ParseVersion(version));
-  return services_.manager.Acquire(model, number);
+  ASSIGN_OR_RETURN(const WantedVersion wanted, ParseVersion(version));
+  return services_.manager.Acquire(model, wanted);
 }
 
 absl::Status InferenceService::ModelMetadata(
@@ -143,13 +126,19 @@ absl::Status InferenceService::ModelConfig(
 absl::Status InferenceService::ModelStatistics(
     const inference::ModelStatisticsRequest& request,
     inference::ModelStatisticsResponse& response) const {
-  ASSIGN_OR_RETURN(const int64_t version, ParseVersion(request.version()));
+  ASSIGN_OR_RETURN(const WantedVersion wanted, ParseVersion(request.version()));
+  int64_t version = wanted.number;
+  if (!wanted.alias.empty()) {
+    ASSIGN_OR_RETURN(const ModelHandle named,
+                     services_.manager.Acquire(request.name(), wanted));
+    version = named.spec().version;
+  }
   for (const VersionStatus& status : services_.manager.Index()) {
     if (status.state != VersionState::kServing) continue;
     if (!request.name().empty() && request.name() != status.model) continue;
     if (version != 0 && version != status.version) continue;
     const absl::StatusOr<ModelHandle> handle =
-        services_.manager.Acquire(status.model, status.version);
+        services_.manager.Acquire(status.model, {.number = status.version});
     if (!handle.ok()) continue;  // unloaded since
     FillModelStatistics(handle->spec(), handle->stats().Snapshot(),
                         response.add_model_stats());

@@ -26,7 +26,6 @@ class InferenceService {
  private:
   void AddInference(MethodTable& methods) const;
   void AddQueries(MethodTable& methods) const;
-  void AddRefusals(MethodTable& methods) const;
 
   // A method of this object for a method of the service.
   template <typename Request, typename Response>

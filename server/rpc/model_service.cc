@@ -12,6 +12,7 @@
 #include "base/absl_view.h"
 #include "base/utf8.h"
 #include "repository/model_spec.h"
+#include "repository/snapshot_source.h"
 #include "rpc/error_text.h"
 
 namespace stoker {
@@ -133,8 +134,9 @@ void FillDynamicBatching(const DynamicBatchingSpec& spec,
 
 }  // namespace
 
-absl::StatusOr<int64_t> ParseVersion(std::string_view version) {
-  if (version.empty()) return 0;
+absl::StatusOr<WantedVersion> ParseVersion(std::string_view version) {
+  if (version.empty()) return WantedVersion();
+  if (IsAlias(version)) return WantedVersion{.alias = version};
   int64_t value = 0;
   const bool digits =
       std::all_of(version.begin(), version.end(), absl::ascii_isdigit);
@@ -143,7 +145,7 @@ absl::StatusOr<int64_t> ParseVersion(std::string_view version) {
         "failed to get model version from specified version string '",
         Excerpt(version), "': version should be an integral value > 0"));
   }
-  return value;
+  return WantedVersion{.number = value};
 }
 
 void FillServerMetadata(std::string_view name, std::string_view version,
@@ -155,7 +157,7 @@ void FillServerMetadata(std::string_view name, std::string_view version,
   // the extension's modes.
   for (const char* extension :
        {"model_repository", "model_configuration", "binary_tensor_data",
-        "parameters", "statistics", "classification"}) {
+        "parameters", "statistics", "classification", "trace", "logging"}) {
     response->add_extensions(extension);
   }
   if (shared_memory) response->add_extensions("system_shared_memory");

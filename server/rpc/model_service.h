@@ -13,9 +13,9 @@
 
 namespace stoker {
 
-// A version as the wire gives it; "" is 0, which means the newest.
-// INVALID_ARGUMENT unless it is a positive integer.
-absl::StatusOr<int64_t> ParseVersion(std::string_view version);
+// A version as the wire gives it; "" is any. INVALID_ARGUMENT unless it is a
+// positive integer or could be an alias, of which nothing is copied.
+absl::StatusOr<WantedVersion> ParseVersion(std::string_view version);
 
 // `shared_memory`: whether clients' is allowed.
 void FillServerMetadata(std::string_view name, std::string_view version,

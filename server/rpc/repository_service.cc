@@ -5,10 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "open_inference.pb.h"
-#include "rpc/error_text.h"
+#include "rpc/load_request.h"
 #include "rpc/model_service.h"
 #include "rpc/unary_method.h"
 
@@ -21,24 +19,6 @@ absl::Status CheckRepositoryName(const std::string& name) {
   if (name.empty()) return absl::OkStatus();
   return absl::UnimplementedError(
       "'repository_name' specification is not supported by this server");
-}
-
-absl::Status CheckLoad(const inference::RepositoryModelLoadRequest& request) {
-  for (const auto& [name, value] : request.parameters()) {
-    if (name == "config") {
-      return absl::UnimplementedError(absl::StrCat(
-          "failed to load '", Excerpt(request.model_name()),
-          "': a configuration in the request ('config') is not supported, "
-          "expected it in the model's model.yaml"));
-    }
-    if (absl::StartsWith(name, "file:")) {
-      return absl::UnimplementedError(absl::StrCat(
-          "failed to load '", Excerpt(request.model_name()),
-          "': files in the request ('", Excerpt(name),
-          "') are not supported, expected them in the model repository"));
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CheckUnload(
@@ -61,27 +41,55 @@ absl::Status CheckControl(const ModelManager& manager) {
       "model repository, expected it to run with --model-control explicit");
 }
 
-// A load or an unload: `check` says whether the request is right.
-template <typename Request, typename Response>
-void AddChange(MethodTable& methods, const char* name, ModelManager& manager,
-               absl::Status (*check)(const Request&),
-               void (ModelManager::*change)(std::string, ModelManager::Done)) {
-  AddUnaryLater(methods, InferencePath(name),
-                [&manager, check, change](const ByteChain& bytes,
-                                          const AnswerLater& answer) {
-                  Request request;
-                  absl::Status status = CheckControl(manager);
-                  if (status.ok()) status = ParseMessage(bytes, request);
-                  if (status.ok())
-                    status = CheckRepositoryName(request.repository_name());
-                  if (status.ok()) status = check(request);
-                  if (!status.ok()) return answer(status);
-                  (manager.*change)(request.model_name(),
-                                    [answer](const absl::Status& done) {
-                                      if (!done.ok()) return answer(done);
-                                      answer(SerialisedMessage(Response()));
-                                    });
-                });
+// What a change is answered with.
+ModelManager::Done Answering(const AnswerLater& answer,
+                             const google::protobuf::Message& done) {
+  return [answer, bytes = SerialisedMessage(done)](const absl::Status& status) {
+    if (!status.ok()) return answer(status);
+    answer(bytes);
+  };
+}
+
+void AddLoad(MethodTable& methods, const RepositoryServices& services) {
+  ModelManager& manager = services.manager;
+  CompletionThread& loads = services.loads;
+  const auto load = [&manager](const ByteChain& bytes,
+                               const AnswerLater& answer) {
+    absl::StatusOr<LoadRequest> request = ReadLoadRequest(bytes);
+    absl::Status status = request.status();
+    if (status.ok()) status = CheckRepositoryName(request->repository);
+    if (!status.ok()) return answer(status);
+    const ModelOverride override = std::move(request->override);
+    manager.Load(request->model, override,
+                 Answering(answer, inference::RepositoryModelLoadResponse()));
+  };
+  AddLargeUnaryLater(
+      methods, InferencePath("RepositoryModelLoad"), services.admission,
+      manager.explicit_control() ? services.max_load_bytes : kSmallMessageBytes,
+      [&manager, &loads, load](const ByteChain& bytes, HeldMemory memory,
+                               const AnswerLater& answer) {
+        const absl::Status may = CheckControl(manager);
+        if (!may.ok()) return answer(may);
+        loads.Run([load, bytes = ByteChain(bytes), memory = std::move(memory),
+                   answer] { load(bytes, answer); });
+      });
+}
+
+void AddUnload(MethodTable& methods, ModelManager& manager) {
+  AddUnaryLater(
+      methods, InferencePath("RepositoryModelUnload"),
+      [&manager](const ByteChain& bytes, const AnswerLater& answer) {
+        inference::RepositoryModelUnloadRequest request;
+        absl::Status status = CheckControl(manager);
+        if (status.ok()) status = ParseMessage(bytes, request);
+        if (status.ok())
+          status = CheckRepositoryName(request.repository_name());
+        if (status.ok()) status = CheckUnload(request);
+        if (!status.ok()) return answer(status);
+        manager.Unload(
+            request.model_name(),
+            Answering(answer, inference::RepositoryModelUnloadResponse()));
+      });
 }
 
 void AddIndex(MethodTable& methods, ModelManager& manager) {
@@ -110,15 +118,11 @@ void AddIndex(MethodTable& methods, ModelManager& manager) {
 
 }  // namespace
 
-void AddRepositoryMethods(MethodTable& methods, ModelManager& manager) {
-  AddChange<inference::RepositoryModelLoadRequest,
-            inference::RepositoryModelLoadResponse>(
-      methods, "RepositoryModelLoad", manager, CheckLoad, &ModelManager::Load);
-  AddChange<inference::RepositoryModelUnloadRequest,
-            inference::RepositoryModelUnloadResponse>(
-      methods, "RepositoryModelUnload", manager, CheckUnload,
-      &ModelManager::Unload);
-  AddIndex(methods, manager);
+void AddRepositoryMethods(MethodTable& methods,
+                          const RepositoryServices& services) {
+  AddLoad(methods, services);
+  AddUnload(methods, services.manager);
+  AddIndex(methods, services.manager);
 }
 
 }  // namespace stoker

@@ -2,12 +2,24 @@
 #pragma once
 
 #include "models/model_manager.h"
+#include "rpc/admission.h"
+#include "rpc/completion_thread.h"
 #include "rpc/method_table.h"
 
 namespace stoker {
 
-// Loads and unloads are refused unless the manager's control is explicit. The
-// manager outlives the methods' calls.
-void AddRepositoryMethods(MethodTable& methods, ModelManager& manager);
+// All outlive the methods' calls. `loads` reads requests for loads, and waits
+// for the disk where they bring files. Their messages may be as large as
+// `max_load_bytes`, and hold memory of `admission`.
+struct RepositoryServices {
+  ModelManager& manager;
+  Admission& admission;
+  CompletionThread& loads;
+  size_t max_load_bytes = 0;
+};
+
+// Loads and unloads are refused unless the manager's control is explicit.
+void AddRepositoryMethods(MethodTable& methods,
+                          const RepositoryServices& services);
 
 }  // namespace stoker

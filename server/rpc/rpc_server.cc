@@ -16,8 +16,11 @@
 #include "rpc/inference_service.h"
 #include "rpc/log_settings_service.h"
 #include "rpc/reflection_service.h"
+#include "rpc/repository_service.h"
 #include "rpc/shared_memory.h"
 #include "rpc/shared_memory_service.h"
+#include "rpc/trace_settings_service.h"
+#include "rpc/unary_method.h"
 #include "wire/wire_server.h"
 
 namespace stoker {
@@ -36,6 +39,7 @@ struct RpcServer::Impl {
       : manager(models),
         gate(options.gate),
         audit(clock),
+        max_load_bytes(options.max_load_bytes),
         admission(options.max_request_bytes, metrics),
         shared_memory(options.allow_client_shm
                           ? std::make_unique<SharedMemoryRegions>(
@@ -49,7 +53,11 @@ struct RpcServer::Impl {
         health([this](const std::string& service) { return Serves(service); },
                &admission),
         methods(Methods()),
-        http(inference.services(), methods) {}
+        http(inference.services(), methods,
+             {admission, loads,
+              // Files are in base64 there.
+              models.explicit_control() ? options.max_load_bytes / 3 * 4
+                                        : kSmallMessageBytes}) {}
 
   MethodTable Methods();
   std::optional<bool> Serves(const std::string& service);
@@ -69,10 +77,12 @@ struct RpcServer::Impl {
   std::atomic<bool> was_ready = false;
   std::atomic<bool> stopping = false;
   std::atomic<int> submitted = 0;
+  const size_t max_load_bytes;
   Admission admission;
   std::unique_ptr<SharedMemoryRegions> shared_memory;  // null: not allowed
   CompletionThread completion;
   CompletionThread reader{"reader"};
+  CompletionThread loads{"loads"};
   InferenceService inference;
   HealthService health;
   const MethodTable methods;
@@ -84,8 +94,10 @@ struct RpcServer::Impl {
 MethodTable RpcServer::Impl::Methods() {
   MethodTable all;
   inference.AddMethods(all);
+  AddRepositoryMethods(all, {manager, admission, loads, max_load_bytes});
   AddSharedMemoryMethods(all, shared_memory.get());
   AddLogSettings(all);
+  AddTraceSettings(all, inference.services().telemetry);
   health.AddMethods(all);
   AddReflection(all, {kInferenceService, kHealthService}, &admission);
   GuardMethods(all, gate, audit);
@@ -132,7 +144,7 @@ std::optional<bool> RpcServer::Impl::Serves(const std::string& service) {
       service == kInferenceService) {
     return Ready() && !stops;
   }
-  if (manager.Ready(service, 0)) return !stops;
+  if (manager.Ready(service, {})) return !stops;
   const std::vector<std::string> names = manager.ModelNames();
   if (std::find(names.begin(), names.end(), service) == names.end())
     return std::nullopt;

@@ -35,6 +35,9 @@ struct RpcServerOptions {
   // What requests that are not answered yet may hold together, of all models,
   // their answers included. A message may be half as large, and INT32_MAX.
   size_t max_request_bytes = size_t{1} << 30;
+  // A request for a load may be as large; what is larger than usual holds
+  // memory as well.
+  size_t max_load_bytes = size_t{1} << 20;
   // Whether clients on this host may have tensors in POSIX shared memory, as
   // many bytes of it as requests may hold.
   bool allow_client_shm = false;

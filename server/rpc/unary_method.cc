@@ -11,8 +11,6 @@
 namespace stoker {
 namespace {
 
-constexpr size_t kMaxBytes = 1 << 20;
-
 using Answer = std::function<absl::StatusOr<ByteChain>(const ByteChain&)>;
 
 // A compressed message takes its own size first, and a step more than it needs.
@@ -48,7 +46,10 @@ class UnaryHandler final : public CallHandler {
   size_t reserved_ = 0;
 };
 
-using Begin = std::function<void(const ByteChain&, AnswerLater)>;
+absl::Status TooLarge(size_t most, size_t bytes) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "expected a message of at most ", most, " bytes, got ", bytes));
+}
 
 // The call of an answer that is still to come. It is let go of when the call
 // ends, which may be before: a server that stops waits for its calls.
@@ -69,28 +70,24 @@ class Unanswered {
   std::shared_ptr<Call> call_ ABSL_GUARDED_BY(mu_);
 };
 
-class LaterHandler final : public CallHandler {
+// A call that is answered later, by whatever Begin begins.
+class LaterHandler : public CallHandler {
  public:
-  LaterHandler(Call& call, const Begin& begin) : call_(call), begin_(begin) {}
+  explicit LaterHandler(Call& call) : call_(call) {}
 
   void OnStart() override { call_.ReadSoon(); }
-  CallStatus Reserve(size_t bytes) override {
-    reserved_ += bytes;
-    return SmallMessage(reserved_ / kTimesReserved);
-  }
-
   void OnMessage(const ByteChain& message) override {
     unanswered_->Hold(call_.shared_from_this());
-    begin_(message,
-           [unanswered = unanswered_](const absl::StatusOr<ByteChain>& answer) {
-             const std::shared_ptr<Call> call = unanswered->LetGo();
-             if (call == nullptr) return;
-             if (answer.ok()) {
-               call->Answer(*answer);
-             } else {
-               call->Finish(ToCallStatus(answer.status()));
-             }
-           });
+    Begin(message,
+          [unanswered = unanswered_](const absl::StatusOr<ByteChain>& answer) {
+            const std::shared_ptr<Call> call = unanswered->LetGo();
+            if (call == nullptr) return;
+            if (answer.ok()) {
+              call->Answer(*answer);
+            } else {
+              call->Finish(ToCallStatus(answer.status()));
+            }
+          });
   }
 
   void OnEndOfMessages() override { call_.Finish(NoMessageStatus()); }
@@ -98,32 +95,94 @@ class LaterHandler final : public CallHandler {
   void OnStop() override { End(absl::UnavailableError("Server exiting")); }
 
  private:
+  virtual void Begin(const ByteChain& message, const AnswerLater& answer) = 0;
+
   void End(const absl::Status& status) {
     const std::shared_ptr<Call> held = unanswered_->LetGo();
     call_.Finish(ToCallStatus(status));
   }
 
   Call& call_;
-  const Begin& begin_;
-  size_t reserved_ = 0;
   const std::shared_ptr<Unanswered> unanswered_ =
       std::make_shared<Unanswered>();
+};
+
+class SmallLaterHandler final : public LaterHandler {
+ public:
+  using BeginSmall = std::function<void(const ByteChain&, AnswerLater)>;
+  SmallLaterHandler(Call& call, const BeginSmall& begin)
+      : LaterHandler(call), begin_(begin) {}
+
+  CallStatus Reserve(size_t bytes) override {
+    reserved_ += bytes;
+    return SmallMessage(reserved_ / kTimesReserved);
+  }
+
+ private:
+  void Begin(const ByteChain& message, const AnswerLater& answer) override {
+    begin_(message, answer);
+  }
+
+  const BeginSmall& begin_;
+  size_t reserved_ = 0;
+};
+
+struct LargeMethod {
+  Admission& admission;
+  const size_t max_bytes;
+  const std::function<void(const ByteChain&, HeldMemory, AnswerLater)> begin;
+};
+
+class LargeLaterHandler final : public LaterHandler {
+ public:
+  LargeLaterHandler(Call& call, const LargeMethod& method)
+      : LaterHandler(call),
+        method_(method),
+        ticket_(std::make_shared<Admission::Ticket>(method.admission)) {}
+
+  CallStatus Reserve(size_t bytes) override {
+    constexpr size_t kCopies = 2;
+    if (ticket_ == nullptr) {
+      return ToCallStatus(
+          absl::InvalidArgumentError("expected one message, got another"));
+    }
+    reserved_ += bytes;
+    if (reserved_ / kTimesReserved > method_.max_bytes) {
+      return ToCallStatus(TooLarge(method_.max_bytes, reserved_));
+    }
+    if (reserved_ <= kSmallMessageBytes) return {};  // as any other method's
+    return ToCallStatus(ticket_->TakeIdle(
+        Admission::Idle::kMessages, kCopies * reserved_ - ticket_->bytes()));
+  }
+
+ private:
+  void Begin(const ByteChain& message, const AnswerLater& answer) override {
+    ticket_->Busy();
+    HeldMemory memory = std::exchange(ticket_, nullptr);
+    if (message.size() > method_.max_bytes) {
+      return answer(TooLarge(method_.max_bytes, message.size()));
+    }
+    method_.begin(message, std::move(memory), answer);
+  }
+
+  const LargeMethod& method_;
+  std::shared_ptr<Admission::Ticket> ticket_;  // null: it was handed on
+  size_t reserved_ = 0;
 };
 
 }  // namespace
 
 CallStatus SmallMessage(size_t bytes) {
-  if (bytes <= kMaxBytes) return {};
-  return ToCallStatus(absl::InvalidArgumentError(absl::StrCat(
-      "expected a message of at most ", kMaxBytes, " bytes, got ", bytes)));
+  if (bytes <= kSmallMessageBytes) return {};
+  return ToCallStatus(TooLarge(kSmallMessageBytes, bytes));
 }
 
 absl::Status ParseMessage(const ByteChain& bytes,
                           google::protobuf::Message& message) {
   const size_t size = bytes.size();
-  if (size > kMaxBytes) {
+  if (size > kSmallMessageBytes) {
     return absl::InvalidArgumentError(
-        absl::StrCat("expected at most ", kMaxBytes, " bytes of ",
+        absl::StrCat("expected at most ", kSmallMessageBytes, " bytes of ",
                      message.GetTypeName(), ", got ", size));
   }
   const MessageBytes slices(bytes);
@@ -148,9 +207,20 @@ void AddUnaryBytes(MethodTable& methods, const std::string& path,
   });
 }
 
-void AddUnaryLater(MethodTable& methods, const std::string& path, Begin begin) {
+void AddUnaryLater(MethodTable& methods, const std::string& path,
+                   std::function<void(const ByteChain&, AnswerLater)> begin) {
   methods.Add(path, [begin = std::move(begin)](Call& call) {
-    return std::make_unique<LaterHandler>(call, begin);
+    return std::make_unique<SmallLaterHandler>(call, begin);
+  });
+}
+
+void AddLargeUnaryLater(
+    MethodTable& methods, const std::string& path, Admission& admission,
+    size_t max_bytes,
+    std::function<void(const ByteChain&, HeldMemory, AnswerLater)> begin) {
+  methods.Add(path, [method = LargeMethod{admission, max_bytes,
+                                          std::move(begin)}](Call& call) {
+    return std::make_unique<LargeLaterHandler>(call, method);
   });
 }
 

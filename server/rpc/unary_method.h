@@ -5,23 +5,26 @@
 #include <google/protobuf/message.h>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
+#include "rpc/admission.h"
 #include "rpc/message_bytes.h"
 #include "rpc/method_table.h"
 #include "wire/byte_chain.h"
 
 namespace stoker {
 
-// INVALID_ARGUMENT: the bytes are no such message, or more than 1 MiB, which no
-// request for these methods needs.
+// No request for these methods needs more, but for large ones.
+inline constexpr size_t kSmallMessageBytes = 1 << 20;
+// INVALID_ARGUMENT: the bytes are no such message, or more than that.
 absl::Status ParseMessage(const ByteChain& bytes,
                           google::protobuf::Message& message);
-// What a handler's Reserve says that takes no larger messages than that.
+// What a handler's Reserve says that takes no larger messages.
 CallStatus SmallMessage(size_t bytes);
 ByteChain SerialisedMessage(const google::protobuf::Message& message);
 
@@ -50,5 +53,15 @@ void AddUnary(MethodTable& methods, const std::string& path, Function answer) {
 using AnswerLater = std::function<void(absl::StatusOr<ByteChain>)>;
 void AddUnaryLater(MethodTable& methods, const std::string& path,
                    std::function<void(const ByteChain&, AnswerLater)> begin);
+
+// The same for messages of up to `max_bytes`, for which memory is taken of
+// `admission`, twice as much as they have: they are copied once. `begin` is
+// given what holds it, until the last copy of that is gone, and may let go of
+// the bytes before it answers.
+using HeldMemory = std::shared_ptr<const void>;
+void AddLargeUnaryLater(
+    MethodTable& methods, const std::string& path, Admission& admission,
+    size_t max_bytes,
+    std::function<void(const ByteChain&, HeldMemory, AnswerLater)> begin);
 
 }  // namespace stoker

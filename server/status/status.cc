@@ -32,6 +32,7 @@ ModelStatus ModelFrom(const VersionReport& report,
   model.state = report.status.state;
   model.reason = report.status.reason;
   model.newest = report.status.newest;
+  model.aliases = report.status.aliases;
   model.device = report.device;
   model.warmup = report.warmup;
   model.answered =

@@ -50,7 +50,8 @@ struct ModelStatus {
   VersionState state = VersionState::kNew;
   std::string reason;  // what it is doing, or why it failed
   bool newest = false;
-  std::string device;  // "cuda:0"; empty when not loaded
+  std::map<std::string, int> aliases;  // with their percentages
+  std::string device;                  // "cuda:0"; empty when not loaded
   WarmupProgress warmup;
   int64_t answered = 0;  // requests, since the start
   int64_t failed = 0;

@@ -21,6 +21,7 @@ Ordered ModelJson(const ModelStatus& model) {
           {"state", std::string(VersionStateName(model.state))},
           {"reason", model.reason},
           {"newest", model.newest},
+          {"aliases", model.aliases},
           {"device", model.device},
           {"warmup",
            {{"settled", model.warmup.settled},

@@ -94,7 +94,7 @@ std::vector<TritonFigures> ReadTritonFigures(const ModelManager& manager,
   for (const VersionStatus& status : manager.Index()) {
     if (status.state != VersionState::kServing) continue;
     const absl::StatusOr<ModelHandle> handle =
-        manager.Acquire(status.model, status.version);
+        manager.Acquire(status.model, {.number = status.version});
     if (!handle.ok()) continue;  // unloaded since
     versions.push_back(
         {status.model, status.version, handle->stats().Snapshot(),

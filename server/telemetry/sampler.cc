@@ -23,10 +23,13 @@ uint64_t RandomBits() {
   return bits ^ (bits >> 31);
 }
 
-Sampler::Sampler(double share)
-    : everything_(share >= 1),
-      below_(share <= 0 || share >= 1
-                 ? 0
-                 : static_cast<uint64_t>(std::ldexp(share, 64))) {}
+void Sampler::Set(double share) {
+  share_ = share;
+  if (share >= 1) {
+    below_ = kEverything;
+  } else {
+    below_ = share <= 0 ? 0 : static_cast<uint64_t>(std::ldexp(share, 64));
+  }
+}
 
 }  // namespace stoker

@@ -39,6 +39,18 @@ class Telemetry {
   }
   bool traces() const { return tracer_ != nullptr; }
 
+  // Of the tracer; off where there is none.
+  TraceSettings trace_settings() const {
+    return tracer_ == nullptr ? TraceSettings() : tracer_->settings();
+  }
+  TraceSettings initial_trace_settings() const {
+    return tracer_ == nullptr ? TraceSettings() : tracer_->initial_settings();
+  }
+  // Where there is one.
+  void SetTraces(const TraceSettings& settings) {
+    if (tracer_ != nullptr) tracer_->Change(settings);
+  }
+
   // Who is to be told of a request that ends so: once for each. `parent`: null
   // where it came without.
   struct Listeners {

@@ -71,10 +71,16 @@ Tracer::Tracer(const TraceOptions& options, HttpUrl url,
 Tracer::~Tracer() { queue_.Close(kSenderPatience); }
 
 bool Tracer::Wants(absl::Duration total, const TraceParent* parent) const {
+  if (!on_.load(std::memory_order_relaxed)) return false;
   if (options_.slow > absl::ZeroDuration() && total >= options_.slow) {
     return true;
   }
   return parent != nullptr ? parent->sampled : sampler_.Draw();
+}
+
+void Tracer::Change(const TraceSettings& settings) {
+  on_ = settings.on;
+  sampler_.Set(settings.sample);
 }
 
 void Tracer::PutAny(Record record) {

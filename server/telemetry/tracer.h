@@ -8,6 +8,7 @@
 // Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <variant>
@@ -38,6 +39,12 @@ struct TraceOptions {
   std::string server_version;
 };
 
+// What changes while it runs.
+struct TraceSettings {
+  bool on = false;    // else nothing is traced
+  double sample = 0;  // as in TraceOptions
+};
+
 class Tracer {
  public:
   // Records that wait to be sent; more are dropped.
@@ -58,6 +65,10 @@ class Tracer {
   void Put(RequestRecord record);
   void Put(WorkRecord record);
 
+  TraceSettings settings() const { return {on_.load(), sampler_.share()}; }
+  TraceSettings initial_settings() const { return {true, options_.sample}; }
+  void Change(const TraceSettings& settings);
+
  private:
   using Record = std::variant<RequestRecord, WorkRecord>;
 
@@ -73,7 +84,8 @@ class Tracer {
 
   const TraceOptions options_;
   const HttpUrl url_;
-  const Sampler sampler_;
+  std::atomic<bool> on_ = true;
+  Sampler sampler_;
   Counter sent_, full_, failed_;
   RecordQueue<Record> queue_;
 

@@ -52,7 +52,7 @@ def test_triton_is_refused(found: dict[str, Any]) -> None:
     status, text = found["triton"]["refused"]
     assert (status, "unknown model" in text) == ("404", True)
     assert found["triton"]["wrong"][0] == "400"
-    assert found["triton"]["traces"][0] != ""
+    assert found["triton"]["traces"] == ["OFF"]
 
 
 def test_kserve(found: dict[str, Any]) -> None:

@@ -44,8 +44,8 @@ def test_server_metadata(client: triton.InferenceServerClient) -> None:
     metadata = client.get_server_metadata()
     assert metadata.name == "stoker"
     assert metadata.version
-    assert {"statistics", "model_configuration", "binary_tensor_data"} <= set(metadata.extensions)
-    assert not {"sequence", "system_shared_memory", "trace"} & set(metadata.extensions)
+    assert {"statistics", "model_configuration", "binary_tensor_data", "trace", "logging"} <= set(metadata.extensions)
+    assert not {"sequence", "system_shared_memory"} & set(metadata.extensions)
 
 
 def test_model_metadata(client: triton.InferenceServerClient) -> None:
@@ -162,9 +162,7 @@ def test_explicit_load_and_unload_are_refused(client: triton.InferenceServerClie
     assert client.is_model_ready("mlp")
 
 
-@pytest.mark.parametrize(
-    "method", ["SystemSharedMemoryStatus", "CudaSharedMemoryStatus", "TraceSetting"]
-)
+@pytest.mark.parametrize("method", ["SystemSharedMemoryStatus", "CudaSharedMemoryStatus"])
 def test_not_offered(channel: grpc.Channel, method: str) -> None:
     request = getattr(service_pb2, f"{method}Request")()
     error = refusal(lambda: getattr(stub(channel), method)(request))

@@ -105,12 +105,6 @@ def test_what_a_request_may_not_say(repository, start) -> None:
     root = repository("mlp")
     with start(root, *EXPLICIT) as daemon, daemon.client() as client:
         daemon.wait_ready(60)
-        code, text = refusal(lambda: client.load_model("mlp", config='{"max_batch_size": 4}'))
-        assert code == "UNIMPLEMENTED"
-        assert "a configuration in the request ('config') is not supported" in text
-        code, text = refusal(lambda: client.load_model("mlp", config="{}", files={"file:1/model.pt2": b"x"}))
-        assert code == "UNIMPLEMENTED"
-        assert not client.is_model_ready("mlp")
         client.load_model("mlp")
         client.unload_model("mlp", unload_dependents=True)
         client.unload_model("nobody")

@@ -41,12 +41,16 @@ def answers(port: int) -> bool:
         return asked.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.fixture(scope="module")
-def program() -> str:
+def collector_program() -> str:
     install = REPO / "tests/otelcol/install.sh"
     found = subprocess.run([install, "--program"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     assert Path(found).exists(), "expected the collector to be installed: tests/otelcol/install.sh"
     return found
+
+
+@pytest.fixture(scope="module")
+def program() -> str:
+    return collector_program()
 
 
 @dataclass

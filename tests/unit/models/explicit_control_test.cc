@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,7 +67,7 @@ class ExplicitControlTest : public ::testing::Test {
   }
   absl::Status Load(const std::string& model) {
     std::optional<absl::Status> told;
-    lifecycle_->LoadModel(model, Tell(told));
+    lifecycle_->LoadModel(model, std::nullopt, Tell(told));
     while (!told.has_value()) Step(clock_.Now());
     return *told;
   }
@@ -206,7 +207,7 @@ TEST_F(ExplicitControlTest, Unloads) {
 TEST_F(ExplicitControlTest, AnUnloadEndsALoad) {
   Start();
   std::optional<absl::Status> load;
-  lifecycle_->LoadModel("a", Tell(load));
+  lifecycle_->LoadModel("a", std::nullopt, Tell(load));
   std::optional<absl::Status> unload;
   lifecycle_->UnloadModel("a", Tell(unload));
   EXPECT_EQ(load->code(), absl::StatusCode::kAborted);
@@ -220,11 +221,102 @@ TEST_F(ExplicitControlTest, TwoLoadsAtOnce) {
   std::optional<absl::Status> first;
   std::optional<absl::Status> second;
   std::optional<absl::Status> other;
-  lifecycle_->LoadModel("a", Tell(first));
-  lifecycle_->LoadModel("a", Tell(second));
-  lifecycle_->LoadModel("b", Tell(other));
+  lifecycle_->LoadModel("a", std::nullopt, Tell(first));
+  lifecycle_->LoadModel("a", std::nullopt, Tell(second));
+  lifecycle_->LoadModel("b", std::nullopt, Tell(other));
   while (!first || !second || !other) Step(clock_.Now());
   EXPECT_TRUE(first->ok() && second->ok() && other->ok());
+}
+
+TEST_F(ExplicitControlTest, WhatARequestBrings) {
+  Start();
+  ASSERT_TRUE(Load("a").ok());
+  const auto before = *published_.Acquire("a", 0);
+  std::optional<absl::Status> told;
+  const auto bring = [&](const std::string& model, int64_t version) {
+    told.reset();
+    lifecycle_->LoadVersions(
+        model, {{model, version, Spec(model, version), {}}}, Tell(told));
+  };
+  // It takes the place of what the repository says, which serves until then.
+  bring("a", 7);
+  EXPECT_EQ(Serves("a"), "a:1");
+  // Nobody else's wish comes between.
+  std::optional<absl::Status> other;
+  lifecycle_->LoadModel("a", std::nullopt, Tell(other));
+  EXPECT_EQ(other->code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(other->message()), HasSubstr("is under way"));
+  while (!told.has_value()) Step(clock_.Now());
+  EXPECT_TRUE(told->ok()) << *told;
+  EXPECT_EQ(Serves("a"), "a:7");
+  // One that fails leaves it.
+  loader_.Refuse(Spec("a", 8)->program_path);
+  bring("a", 8);
+  while (!told.has_value()) Step(clock_.Now());
+  EXPECT_EQ(told->code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Serves("a"), "a:7");
+  // A model of nobody's repository.
+  bring("c", 1);
+  while (!told.has_value()) Step(clock_.Now());
+  EXPECT_TRUE(told->ok()) << *told;
+  EXPECT_EQ(Serves("c"), "c:1");
+  EXPECT_FALSE(Load("c").ok());
+  EXPECT_EQ(Serves("c"), "c:1");
+  ASSERT_TRUE(Unload("c").ok());
+  EXPECT_EQ(Serves("c"), "");
+  // Back to the repository.
+  ASSERT_TRUE(Load("a").ok());
+  EXPECT_EQ(Serves("a"), "a:1");
+}
+
+TEST_F(ExplicitControlTest, AliasesMoveWhenTheirVersionsServe) {
+  repository_.Put(Spec("a", 2));
+  repository_.SetAliases("a", {{"stable", {1, 90}}, {"canary", {2, 10}}});
+  Start();
+  ASSERT_TRUE(Load("a").ok());
+  const auto means = [&](std::string_view alias) {
+    const auto held = published_.Acquire("a", WantedVersion{.alias = alias});
+    return held.ok() ? (*held)->spec().Label() : "";
+  };
+  EXPECT_EQ(means("stable"), "a:1");
+  EXPECT_EQ(means("canary"), "a:2");
+  EXPECT_EQ(
+      published_.Acquire("a", WantedVersion{.alias = "nobody"}).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      published_.Acquire("b", WantedVersion{.alias = "stable"}).status().code(),
+      absl::StatusCode::kInvalidArgument);
+  // Who names no version gets each by its percentage, whatever is published
+  // meanwhile; who only looks, the larger one.
+  std::map<std::string, int> runs;
+  for (int i = 0; i < 300; ++i) {
+    ++runs[(*published_.AcquireForRun("a", {}))->spec().Label()];
+    if (i % 7 == 0) Step(clock_.Now());
+  }
+  EXPECT_EQ(runs, (std::map<std::string, int>{{"a:1", 270}, {"a:2", 30}}));
+  EXPECT_EQ(Serves("a"), "a:1");
+  const std::vector<PublishedVersions::Line> lines = published_.Lines();
+  EXPECT_EQ(lines[0].status.aliases,
+            (std::map<std::string, int>{{"stable", 90}}));
+
+  // A promotion to what fails leaves what the alias means, and its version.
+  repository_.Put(Spec("a", 3));
+  repository_.Remove("a", 1);
+  repository_.SetAliases("a", {{"stable", {3, 100}}});
+  loader_.Refuse(Spec("a", 3)->program_path);
+  EXPECT_FALSE(Load("a").ok());
+  Step(clock_.Now());
+  EXPECT_EQ(means("stable"), "a:1");
+  EXPECT_EQ(means("canary"), "");
+  EXPECT_EQ((*published_.AcquireForRun("a", {}))->spec().Label(), "a:1");
+  // To what serves, it moves at once, and its version goes.
+  loader_.Admit(Spec("a", 3)->program_path);
+  ASSERT_TRUE(Load("a").ok());
+  EXPECT_EQ(means("stable"), "a:3");
+  Step(clock_.Now());
+  EXPECT_FALSE(published_.Acquire("a", 1).ok());
+  ASSERT_TRUE(Unload("a").ok());
+  EXPECT_EQ(means("stable"), "");
 }
 
 TEST_F(ExplicitControlTest, BeforeTheFirstStep) {
@@ -251,11 +343,11 @@ TEST_F(ExplicitControlTest, NewNamesAreSeenOnRequest) {
 TEST_F(ExplicitControlTest, TheEnd) {
   Start();
   std::optional<absl::Status> load;
-  lifecycle_->LoadModel("a", Tell(load));
+  lifecycle_->LoadModel("a", std::nullopt, Tell(load));
   lifecycle_->StopAll(MonotonicTime::InfinitePast());
   EXPECT_EQ(load->code(), absl::StatusCode::kUnavailable);
   std::optional<absl::Status> after;
-  lifecycle_->LoadModel("b", Tell(after));
+  lifecycle_->LoadModel("b", std::nullopt, Tell(after));
   EXPECT_EQ(after->code(), absl::StatusCode::kUnavailable);
 }
 

@@ -56,7 +56,7 @@ class ModelManagerTest : public ::testing::Test {
     const auto serves = [&] {
       mu_.AssertReaderHeld();
       // Looked at again at each publication.
-      const auto handle = manager_->Acquire(model, 0);
+      const auto handle = manager_->Acquire(model, {});
       return publications_ > 0 && handle.ok() &&
              handle->spec().version == version;
     };
@@ -93,8 +93,8 @@ TEST_F(ModelManagerTest, PublishesWhatServes) {
   Start();
   AwaitServing("rows", 1);
   EXPECT_TRUE(manager_->ServerReady());
-  EXPECT_TRUE(manager_->Ready("rows", 1));
-  EXPECT_FALSE(manager_->Ready("rows", 2));
+  EXPECT_TRUE(manager_->Ready("rows", {.number = 1}));
+  EXPECT_FALSE(manager_->Ready("rows", {.number = 2}));
   EXPECT_THAT(manager_->ModelNames(), ElementsAre("rows"));
   const std::vector<VersionReport> report = manager_->Report();
   ASSERT_EQ(report.size(), 1u);
@@ -102,7 +102,7 @@ TEST_F(ModelManagerTest, PublishesWhatServes) {
   EXPECT_EQ(report[0].warmup.settled, 1);
   ASSERT_EQ(report[0].buckets.size(), 1u);
   EXPECT_EQ(report[0].buckets[0].slot.fallback, FallbackReason::kNoCache);
-  const auto handle = manager_->Acquire("rows", 0);
+  const auto handle = manager_->Acquire("rows", {.number = 0});
   ASSERT_TRUE(handle.ok());
   EXPECT_TRUE(AskForRows(*handle, 3).ok());
   EXPECT_EQ(AskForRows(*handle, 65).status().code(),
@@ -113,11 +113,11 @@ TEST_F(ModelManagerTest, ADrainedServerIsNotReadyAndServesNothing) {
   repository_.Put(Spec("rows", 1));
   Start();
   AwaitServing("rows", 1);
-  const auto handle = manager_->Acquire("rows", 0);
+  const auto handle = manager_->Acquire("rows", {.number = 0});
   ASSERT_TRUE(handle.ok());
   manager_->Drain(MonotonicTime::InfiniteFuture());
   EXPECT_FALSE(manager_->ServerReady());
-  EXPECT_FALSE(manager_->Ready("rows", 1));
+  EXPECT_FALSE(manager_->Ready("rows", {.number = 1}));
   EXPECT_EQ(AskForRows(*handle, 3).status().code(),
             absl::StatusCode::kUnavailable);
 }
@@ -126,7 +126,7 @@ TEST_F(ModelManagerTest, AHandleOutlivesTheManager) {
   repository_.Put(Spec("rows", 1));
   Start();
   AwaitServing("rows", 1);
-  const auto handle = manager_->Acquire("rows", 0);
+  const auto handle = manager_->Acquire("rows", {.number = 0});
   ASSERT_TRUE(handle.ok());
   manager_.reset();
   EXPECT_EQ(handle->spec().name, "rows");
@@ -248,8 +248,8 @@ class RandomSchedule : public ModelManagerTest,
     std::mt19937 random(static_cast<unsigned>(client) + 100 * GetParam());
     while (!turns.over()) {
       const bool pinned = random() % 2 == 0;
-      const auto handle =
-          manager_->Acquire(pinned ? "pinned" : "rows", pinned ? 1 : 0);
+      const auto handle = manager_->Acquire(pinned ? "pinned" : "rows",
+                                            {.number = pinned ? 1 : 0});
       EXPECT_TRUE(handle.ok()) << handle.status();
       if (handle.ok()) {
         if (random() % 3 == 0) turns.HoldUntilNextChange(client);

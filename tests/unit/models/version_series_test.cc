@@ -36,7 +36,7 @@ class VersionSeriesTest : public ::testing::Test {
     });
     manager_->Start();
     // The state is counted before requests get the version.
-    Await([this] { return manager_->Acquire("author", 3).ok(); });
+    Await([this] { return manager_->Acquire("author", {.number = 3}).ok(); });
   }
   void TearDown() override {
     if (manager_ != nullptr) manager_->Drain(MonotonicTime::InfiniteFuture());
@@ -100,7 +100,8 @@ TEST_F(VersionSeriesTest, EndWhenItIsReplacedByTheNext) {
 }
 
 TEST_F(VersionSeriesTest, StayWhileARequestHoldsTheVersion) {
-  std::optional<ModelHandle> handle = *manager_->Acquire("author", 3);
+  std::optional<ModelHandle> handle =
+      *manager_->Acquire("author", {.number = 3});
   std::filesystem::rename(folder_ / "author/3", folder_ / "author/4");
   Await([this] { return State("unloaded", "3") == 1; });
   Await([this] { return manager_->Index().size() == 1; });
@@ -114,10 +115,10 @@ TEST_F(VersionSeriesTest, StayWhileARequestHoldsTheVersion) {
 }
 
 TEST_F(VersionSeriesTest, StayForASuccessorOfTheSameNumber) {
-  const ModelHandle before = *manager_->Acquire("author", 3);
+  const ModelHandle before = *manager_->Acquire("author", {.number = 3});
   WriteYaml("instances: 2\n");
   Await([&] {
-    const auto now = manager_->Acquire("author", 3);
+    const auto now = manager_->Acquire("author", {.number = 3});
     return now.ok() && !(*now == before) && manager_->Index().size() == 1;
   });
   EXPECT_EQ(State("serving", "3"), 1);

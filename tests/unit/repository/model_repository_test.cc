@@ -112,16 +112,17 @@ TEST_F(ModelRepositoryTest, OneModelIsReadAlone) {
   AddFile("broken/1/model.pt2", "not an archive");
   Open();
   EXPECT_THAT(*repository_->ModelNames(), ElementsAre("a", "b", "broken"));
-  const auto first = *repository_->PollModel("b");
+  const auto first = *repository_->PollModel("b", nullptr);
   EXPECT_THAT(Lines(first), ElementsAre("b:1 OK"));
   const RepositorySnapshot all = Poll();
   EXPECT_EQ(*all[1].spec, *first[0].spec);  // the same object
   AddProgram("b/2");
-  EXPECT_THAT(Lines(*repository_->PollModel("b")), ElementsAre("b:2 OK"));
+  EXPECT_THAT(Lines(*repository_->PollModel("b", nullptr)),
+              ElementsAre("b:2 OK"));
   EXPECT_EQ(*Poll()[0].spec, *all[0].spec);
-  EXPECT_THAT(*repository_->PollModel("nobody"), IsEmpty());
-  EXPECT_THAT(*repository_->PollModel(""), IsEmpty());
-  EXPECT_THAT(*repository_->PollModel("../b"), IsEmpty());
+  EXPECT_THAT(*repository_->PollModel("nobody", nullptr), IsEmpty());
+  EXPECT_THAT(*repository_->PollModel("", nullptr), IsEmpty());
+  EXPECT_THAT(*repository_->PollModel("../b", nullptr), IsEmpty());
 }
 
 TEST_F(ModelRepositoryTest, Labels) {
@@ -228,6 +229,49 @@ TEST_F(ModelRepositoryTest, UnchangedVersionsKeepTheirSpec) {
 
   AddProgram("a/1");
   EXPECT_THAT(Lines(Poll()), ElementsAre("a:1 OK", "b:1 OK", "c:1 OK"));
+}
+
+TEST_F(ModelRepositoryTest, AliasesOfVersions) {
+  AddProgram("a/1");
+  AddProgram("a/2");
+  AddProgram("a/3");
+  AddFile("a/aliases.yaml",
+          "stable: {version: 1, percent: 90}\n"
+          "canary: {version: 3, percent: 10}\nlast: 3\n");
+  Open();
+  // One that has an alias is wanted, whatever `versions` says.
+  const RepositorySnapshot first = Poll();
+  EXPECT_THAT(Lines(first), ElementsAre("a:1 OK", "a:3 OK"));
+  EXPECT_EQ(first[0].aliases, (std::map<std::string, int>{{"stable", 90}}));
+  EXPECT_EQ(first[1].aliases,
+            (std::map<std::string, int>{{"canary", 10}, {"last", 0}}));
+  // Others leave the versions what they were.
+  const std::string text = "stable: 3\n";
+  const RepositorySnapshot given = *repository_->PollModel("a", &text);
+  EXPECT_THAT(Lines(given), ElementsAre("a:3 OK"));
+  EXPECT_EQ(*given[0].spec, *first[1].spec);
+  EXPECT_EQ(given[0].aliases, (std::map<std::string, int>{{"stable", 0}}));
+}
+
+TEST_F(ModelRepositoryTest, AliasesThatAreNone) {
+  AddProgram("a/1");
+  Open();
+  const auto refusal = [&](const std::string& text) {
+    const RepositorySnapshot read = *repository_->PollModel("a", &text);
+    EXPECT_EQ(read.size(), 1U);
+    EXPECT_EQ(read[0].version, 0);
+    return std::string(read[0].spec.status().message());
+  };
+  EXPECT_THAT(refusal("stable: 2"),
+              HasSubstr("aliases.yaml: stable: expected a version that is in"));
+  EXPECT_THAT(refusal("stable: one"), HasSubstr("file:aliases.yaml:1: stable"));
+  EXPECT_THAT(refusal("1: 1"), HasSubstr("expected an alias of up to 64"));
+  EXPECT_THAT(refusal("stable: {percent: 100}"), HasSubstr("a version"));
+  EXPECT_THAT(refusal("stable: {version: 1, percent: 90}"),
+              HasSubstr("percents of 100 together, or none, got 90 together"));
+  EXPECT_THAT(refusal("stable: {version: 1, percent: 101}"),
+              HasSubstr("percent"));
+  EXPECT_THAT(refusal("[stable]"), HasSubstr("a map"));
 }
 
 TEST_F(ModelRepositoryTest, RootThatIsAModel) {

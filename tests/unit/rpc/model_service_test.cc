@@ -12,12 +12,15 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
 
-TEST(ParseVersion, PositiveIntegersOrNothing) {
-  EXPECT_EQ(*ParseVersion(""), 0);
-  EXPECT_EQ(*ParseVersion("1"), 1);
-  EXPECT_EQ(*ParseVersion("9223372036854775807"), INT64_MAX);
-  for (const char* wrong : {"0", "-1", "+1", " 1", "1 ", "1.0", "one", "0x1",
-                            "9223372036854775808"}) {
+TEST(ParseVersion, PositiveIntegersAliasesOrNothing) {
+  EXPECT_EQ(ParseVersion("")->number, 0);
+  EXPECT_EQ(ParseVersion("")->alias, "");
+  EXPECT_EQ(ParseVersion("1")->number, 1);
+  EXPECT_EQ(ParseVersion("9223372036854775807")->number, INT64_MAX);
+  EXPECT_EQ(ParseVersion("canary-2.b")->alias, "canary-2.b");
+  EXPECT_EQ(ParseVersion("canary")->number, 0);
+  for (const char* wrong : {"0", "-1", "+1", " 1", "1 ", "1.0", "one more",
+                            "0x1", "_a", "9223372036854775808"}) {
     EXPECT_EQ(ParseVersion(wrong).status().code(),
               absl::StatusCode::kInvalidArgument)
         << wrong;
@@ -31,9 +34,10 @@ TEST(ServerMetadata, AnnouncesOnlyWhatWorks) {
   EXPECT_EQ(response.version(), "0.1.0");
   EXPECT_THAT(response.extensions(), Contains("statistics"));
   EXPECT_THAT(response.extensions(), Contains("model_configuration"));
-  for (const char* missing :
-       {"system_shared_memory", "cuda_shared_memory", "trace", "logging",
-        "sequence", "schedule_policy"}) {
+  EXPECT_THAT(response.extensions(), Contains("trace"));
+  EXPECT_THAT(response.extensions(), Contains("logging"));
+  for (const char* missing : {"system_shared_memory", "cuda_shared_memory",
+                              "sequence", "schedule_policy"}) {
     EXPECT_THAT(response.extensions(), Not(Contains(missing)));
   }
   FillServerMetadata("stoker", "0.1.0", /*shared_memory=*/true, &response);

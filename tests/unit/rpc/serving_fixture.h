@@ -88,7 +88,7 @@ class ServingTest : public ::testing::Test {
     const absl::MutexLock lock(&mu_);
     ASSERT_TRUE(
         mu_.AwaitWithTimeout(absl::Condition(&ready_), absl::Seconds(30)));
-    ASSERT_TRUE(manager_->Ready("author", 3));
+    ASSERT_TRUE(manager_->Ready("author", {.number = 3}));
   }
 
   // As main does it: no new calls, then no more models.

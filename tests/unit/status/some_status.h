@@ -29,6 +29,7 @@ inline Status SomeStatus() {
   serving.model = "minilm:1";
   serving.state = VersionState::kServing;
   serving.newest = true;
+  serving.aliases = {{"stable", 90}};
   serving.device = "cuda:0, cuda:1";
   serving.warmup = {2, 2, std::nullopt};
   serving.answered = 12345;

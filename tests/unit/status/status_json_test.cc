@@ -38,7 +38,7 @@ TEST(StatusJsonTest, HasTheFieldsOfTheReadme) {
   EXPECT_EQ(json.at("versions"), Json::parse(R"({
     "minilm:1": "serving", "resnet:2": "warming", "broken:1": "failed"})"));
   EXPECT_EQ(json.at("models")[0], Json::parse(R"({
-    "model": "minilm:1", "state": "serving", "reason": "", "newest": true,
+    "model": "minilm:1", "state": "serving", "reason": "", "newest": true, "aliases": {"stable": 90},
     "device": "cuda:0, cuda:1",
     "warmup": {"settled": 2, "total": 2, "seconds_left": null},
     "answered": 12345, "failed": 2, "waiting": 3,
