@@ -6,6 +6,7 @@ import json
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_an_alias_to_nothing(two: Path, start) -> None:
             ("stable: {version: 1, percent: 50}\n", "percents of 100 together, or none, got 50 together"),
             ("- stable\n", "file:aliases.yaml:1: expected a map"),
         ]:
-            code, text = refusal(lambda wrong=wrong: set_aliases(client, wrong))
+            code, text = refusal(partial(set_aliases, client, wrong))
             assert (code, said in text) == ("INVALID_ARGUMENT", True), text
             assert aliases(daemon) == {"mlp:1": {"stable": 90}, "mlp:2": {"canary": 10}}
         said = ctl("model", "alias", "mlp", "stable=7", "--grpc", daemon.address, code=4)

@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -65,7 +66,7 @@ def test_a_configuration(repository, control) -> None:
             ('{"input": [{"name": "x", "data_type": "TYPE_INT8", "dims": [16]}]}', "expected the program's TYPE_FP32"),
             ('{"platform": "onnxruntime_onnx"}', "config: platform: expected torch_aoti, got onnxruntime_onnx"),
         ]:
-            code, text = refusal(lambda wrong=wrong: client.load_model("mlp", config=wrong))
+            code, text = refusal(partial(client.load_model, "mlp", config=wrong))
             assert (code, said in text) == ("INVALID_ARGUMENT", True), text
         assert max_batch(client) == 3
         code, text = refusal(lambda: client.load_model("nobody", config="{}"))
@@ -133,14 +134,14 @@ def test_what_is_wrong_touches_nothing(repository, control, program: Program, fi
             ),
             ({"file:1/model.pt2": bytes(4 << 20)}, "INVALID_ARGUMENT", "expected a message of at most 2097152 bytes"),
         ]:
-            got, text = refusal(lambda wrong=wrong: client.load_model("mlp", files=wrong))
+            got, text = refusal(partial(client.load_model, "mlp", files=wrong))
             assert (got, said in text) == (code, True), text
             assert str(files) not in text
             assert index(client) == {"mlp:1": ("READY", "")}
         assert not list(files.iterdir())
         check_mlp(client)
         for model in ("../mlp", "a/b", ""):
-            code, text = refusal(lambda model=model: client.load_model(model, files={"file:1/model.pt2": good}))
+            code, text = refusal(partial(client.load_model, model, files={"file:1/model.pt2": good}))
             assert (code, "model_name: expected a model's name" in text) == ("INVALID_ARGUMENT", True), text
         assert not [line for line in daemon.log().splitlines() if "critical" in line]
         assert daemon.stop() == 0
@@ -189,7 +190,7 @@ def test_two_at_once(repository, control, program: Program, fake_compiler, tmp_p
         eventually(lambda: "mlp:1: loading -> warming" in daemon.log(), "it warms up")
         with daemon.client() as other:
             for again in ({"files": mine}, {"config": "{}"}, {}):
-                code, text = refusal(lambda again=again: other.load_model("mlp", **again))
+                code, text = refusal(partial(other.load_model, "mlp", **again))
                 assert (code, "another load of it is under way" in text) == ("ABORTED", True)
             other.unload_model("mlp")
         first.join()
@@ -227,7 +228,7 @@ def test_not_without_explicit_control(repository, start, program: Program) -> No
     with start(repository("mlp"), "--no-compile") as daemon, daemon.client() as client:
         daemon.wait_ready(60)
         for given in ({"config": "{}"}, {"files": {"file:1/model.pt2": program("mlp")}}):
-            code, text = refusal(lambda given=given: client.load_model("mlp", **given))
+            code, text = refusal(partial(client.load_model, "mlp", **given))
             assert (code, "explicit model load / unload is not allowed" in text) == ("UNAVAILABLE", True)
         large = {"file:1/model.pt2": bytes(2 << 20)}
         assert refusal(lambda: client.load_model("mlp", files=large))[0] == "INVALID_ARGUMENT"
@@ -248,8 +249,8 @@ def test_the_policy(repository, control, program: Program, tmp_path: Path) -> No
         padded = {**mine, "file:labels.txt": b"label\n" * (400 << 10)}
         allowed = bearer("deploy")
         for content in (mine, padded):
-            assert refusal(lambda content=content: client.load_model("team-a", files=content))[0] == "UNAUTHENTICATED"
-            code, _ = refusal(lambda content=content: client.load_model("mlp", headers=allowed, files=content))
+            assert refusal(partial(client.load_model, "team-a", files=content))[0] == "UNAUTHENTICATED"
+            code, _ = refusal(partial(client.load_model, "mlp", headers=allowed, files=content))
             assert code == "PERMISSION_DENIED"
             client.load_model("team-a", headers=allowed, files=content)
         assert "RepositoryModelLoad" in daemon.log()
