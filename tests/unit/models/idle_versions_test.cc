@@ -184,10 +184,13 @@ TEST_F(IdleVersionsTest, WhoWasAskedLongestAgoGoesAndComesBackWhenAsked) {
   // Nothing brings it back but a request, of which one is enough.
   StepAfter(kIdle);
   EXPECT_EQ(StateOf("b"), kUnloaded);
-  EXPECT_EQ(published_.WhichRests("a", 0), std::nullopt);
-  EXPECT_EQ(published_.WhichRests("b", 2), std::nullopt);
-  EXPECT_EQ(published_.WhichRests("b", 0), 1);
-  EXPECT_EQ(published_.WhichRests("b", 1), std::nullopt);
+  EXPECT_EQ(published_.WhichRests("a", WantedVersion{.number = 0}),
+            std::nullopt);
+  EXPECT_EQ(published_.WhichRests("b", WantedVersion{.number = 2}),
+            std::nullopt);
+  EXPECT_EQ(published_.WhichRests("b", WantedVersion{.number = 0}), 1);
+  EXPECT_EQ(published_.WhichRests("b", WantedVersion{.number = 1}),
+            std::nullopt);
   Ask("c");
   lifecycle_->Wake("b", 1);
   Step(clock_.Now());
