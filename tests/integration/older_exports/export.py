@@ -78,6 +78,8 @@ def main(folder: Path) -> None:
         torch.manual_seed(0)
         model.eval()
         program = torch.export.export(model, (), inputs, dynamic_shapes=dynamic, strict=False)
+        for node in program.graph.nodes:
+            node.meta.pop("stack_trace", None)  # with the paths of whoever runs this
         path = folder / f"{version}-{name}.pt2"
         torch.export.save(program, path)
         with torch.no_grad():
