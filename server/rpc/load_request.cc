@@ -99,7 +99,7 @@ class LoadReader {
       }
       if (!read) return false;
     }
-    Keep(std::move(key));
+    Keep(key);
     return true;
   }
 
@@ -120,7 +120,7 @@ class LoadReader {
     return true;
   }
 
-  void Keep(std::string key) {
+  void Keep(const std::string& key) {
     absl::string_view file = key;
     if (key == "config") {
       if (value_.type != ParameterValue::Type::kText) {
