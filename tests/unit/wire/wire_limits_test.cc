@@ -108,13 +108,16 @@ TEST(WireLimits, ContinuationsWithoutEnd) {
   EXPECT_TRUE(Answers(server.port()));
 }
 
+// A large entry of the table of headers, which is named by a byte then.
+std::string LargeEntry() {
+  return "\x40" + RawPeer::Literal("x", std::string(4'000, 'y')).substr(1);
+}
+
 // Few bytes that name a large entry of the table again and again.
 TEST(WireLimits, HeadersThatUnfoldWithoutEnd) {
   EchoServer server;
   RawPeer peer(server.port());
-  const std::string entry =
-      "\x40" + RawPeer::Literal("x", std::string(4'000, 'y')).substr(1);
-  peer.Open(1, "/echo/Now", entry + std::string(1'000, '\xbe'));
+  peer.Open(1, "/echo/Now", LargeEntry() + std::string(1'000, '\xbe'));
   EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
   EXPECT_EQ(server.Ended("headers"), 1);
   EXPECT_TRUE(Answers(server.port()));
@@ -124,9 +127,7 @@ TEST(WireLimits, HeadersThatUnfoldWithoutEnd) {
 TEST(WireLimits, TrailersThatUnfoldWithoutEnd) {
   EchoServer server;
   RawPeer peer(server.port());
-  const std::string entry =
-      "\x40" + RawPeer::Literal("x", std::string(4'000, 'y')).substr(1);
-  ASSERT_TRUE(peer.Open(1, "/echo/Never", entry));
+  ASSERT_TRUE(peer.Open(1, "/echo/Never", LargeEntry()));
   ASSERT_TRUE(peer.Send(RawFrame::kHeaders, kEndHeaders | kEndStream, 1,
                         std::string(1'000, '\xbe')));
   EXPECT_EQ(peer.Await(RawFrame::kEnd).type, RawFrame::kEnd);
