@@ -24,7 +24,7 @@ from loadtest.coverage.outcome import Result, Speed
 from loadtest.coverage.program import Program, Sizes, size_name
 from loadtest.servers.process import ServerError, ServerProcess
 from loadtest.servers.stokerd import REPOSITORY, Daemon, warm_up
-from loadtest.suite.measure import UNCOMPILED, Bucket, Side, alternate
+from loadtest.suite.measure import UNCOMPILED, Bucket, Side, alternate, put
 
 EXPORT_SECONDS = 300
 SERVE_SECONDS = 120
@@ -203,12 +203,8 @@ class Way:
 
     def put(self, root: Path, compiled: object, name: str = "") -> None:
         """Into a model repository, with what `compile` says, under its own name or another."""
-        model = root / (name or self._program.name)
-        program = model / "1/model.pt2"
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.unlink(missing_ok=True)
-        os.link(self._folder / f"models/{self._program.name}/1/model.pt2", program)
-        (model / "model.yaml").write_text(self._program.model_yaml(compiled))
+        program = self._folder / f"models/{self._program.name}/1/model.pt2"
+        put(program, root / (name or self._program.name), self._program.model_yaml(compiled))
 
     def _wait_served(self, daemon: Daemon, seconds: float, memory: MemoryLimit) -> None:
         def refused() -> re.Match[str] | None:

@@ -130,12 +130,18 @@ def _alone(model: SuiteModel, folder: Path, sizes: Sizes) -> Path:
     to one that is cheaper. And the same, never compiled."""
     root = folder / "alone" / bucket_name(sizes)
     for name, compiled in ((model.name, True), (UNCOMPILED, False)):
-        program = root / name / "1/model.pt2"
-        program.parent.mkdir(parents=True, exist_ok=True)
-        program.unlink(missing_ok=True)
-        os.link(folder / "models" / model.name / "1/model.pt2", program)
-        (root / name / "model.yaml").write_text(replace(model, buckets=(sizes,)).model_yaml(compiled))
+        program = folder / "models" / model.name / "1/model.pt2"
+        put(program, root / name, replace(model, buckets=(sizes,)).model_yaml(compiled))
     return root
+
+
+def put(program: Path, folder: Path, yaml: str) -> None:
+    """Makes the folder of a model, with its only version a link to the program."""
+    link = folder / "1/model.pt2"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    os.link(program, link)
+    (folder / "model.yaml").write_text(yaml)
 
 
 class Side:

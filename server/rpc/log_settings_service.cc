@@ -2,16 +2,17 @@
 
 #include <cstdint>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/json_field.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/log_levels.h"
 #include "base/status_macros.h"
 #include "open_inference.pb.h"
 #include "rpc/error_text.h"
+#include "rpc/json_control.h"
 #include "rpc/unary_method.h"
 
 namespace stoker {
@@ -106,11 +107,7 @@ void AddLogSettings(MethodTable& methods) {
 }
 
 absl::StatusOr<std::string> LogSettingsRequestOf(std::string_view body) {
-  const nlohmann::json json = ReadJson(body.empty() ? "{}" : body);
-  if (!json.is_object()) {
-    return absl::InvalidArgumentError(
-        "failed to parse the request JSON buffer: expected an object");
-  }
+  ASSIGN_OR_RETURN(const nlohmann::json json, JsonObjectOf(body));
   LogSettingsRequest message;
   for (auto it = json.begin(); it != json.end(); ++it) {
     Value& value = (*message.mutable_settings())[it.key()];
