@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from compiler.guards import rules
 from compiler.specialise.bucket_graph import specialise
 
 ONEDNN = torch.ops.mkldnn._linear_pointwise.default
@@ -62,6 +63,20 @@ def test_an_operand_need_not_be_dense() -> None:
     found, got, expected = targets(Sliced(), torch.randn(8, 5, 2 * K))
     assert found == {ONEDNN}
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_program_that_must_be_decomposed_keeps_its_layers() -> None:
+    class Padded(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(K, N)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(nn.functional.pad(x, (0, 0, 1, 1)))
+
+    program = torch.export.export(Padded().eval(), (torch.randn(40, K),))
+    assert rules.needs_decomposing(program.graph)  # by aten.pad
+    assert specialise(program, {}).packed == ["layer.weight"]
 
 
 def test_the_bucket_decides_what_is_worth_it() -> None:
