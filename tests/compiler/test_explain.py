@@ -73,8 +73,9 @@ def explained(compiler: Compiler, path: Path, sizes: dict[str, int], ranges: lis
 def mixed(compiler: Compiler) -> dict[str, Any]:
     torch.manual_seed(0)
     batch = torch.export.Dim("batch", min=1, max=16)
-    example = (torch.zeros(3, TOKENS, dtype=torch.long), torch.randn(3, TOKENS, 64))
-    program = torch.export.export(Mixed().eval(), example, dynamic_shapes=({0: batch}, {0: batch}))
+    # One input by place and one by name: the exporter's own are all by name.
+    ids, by_name = (torch.zeros(3, TOKENS, dtype=torch.long),), {"x": torch.randn(3, TOKENS, 64)}
+    program = torch.export.export(Mixed().eval(), ids, by_name, dynamic_shapes=({0: batch}, {0: batch}))
     (symbol,) = map(str, program.range_constraints)
     return explained(compiler, compiler.save(program), {symbol: BATCH}, [[0, 49], None])
 
