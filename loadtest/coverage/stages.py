@@ -30,6 +30,7 @@ EXPORT_SECONDS = 300
 SERVE_SECONDS = 120
 COMPILE_SECONDS = 300  # of one form
 SETTLE_SECONDS = 1500  # of all forms
+IMPROVE_SECONDS = 600
 ANSWER_SECONDS = 60
 MEMORY_MB = 6144
 LIMITS = (f"--compile-timeout-seconds={COMPILE_SECONDS}", f"--compile-memory-mb={MEMORY_MB}")
@@ -145,6 +146,7 @@ class Way:
         repository = self._repository(name.split()[0], compiled)
         with Daemon(repository, self._cache, log, *arguments) as daemon, MemoryLimit(daemon, MEMORY_MB) as memory:
             self._wait_served(daemon, SETTLE_SECONDS, memory)
+            daemon.wait_improved(IMPROVE_SECONDS)
             text = daemon.log()
             self._result.stays = {form or "fixed": f"{kind}: {why}" for form, kind, why in STAYS.findall(text)}
             self._read_manifests(set(COMPILED.findall(text)) | set(KEY.findall(text)))

@@ -82,6 +82,10 @@ class Daemon(InferenceServer):
         self.port, self.metrics_port, self.http_port = (int(port) for port in listening.groups())
         return self
 
+    def wait_improved(self, seconds: float, models: int = 1) -> None:
+        """Until what a version leaves for quiet seconds is done, too: it is served as it will be."""
+        self.until(lambda: self.log().count(": nothing is left to improve") >= models, seconds, "it is at full speed", 0.2)
+
     def metrics_page(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as page:
             return page.read().decode()

@@ -105,6 +105,7 @@ def measure(model: SuiteModel, folder: Path, cache: Path) -> list[Bucket]:
     with Daemon(folder / "models", cache, folder / "fill.log") as daemon:
         daemon.wait_ready(FILL_SECONDS)
         _expect_served(daemon, model)
+        daemon.wait_improved(FILL_SECONDS)
         reasons = {found[1]: f"{found[2]}: {found[3]}" for found in STAYS.findall(daemon.log())}
     buckets = []
     for sizes in model.buckets:

@@ -35,4 +35,6 @@ void CompileBroker::Submit(CompileRequest request, Progress progress, Done done,
                        std::move(stop)});
 }
 
+void CompileBroker::Expect() { impl_->inbox.NoteExpected(); }
+
 }  // namespace stoker

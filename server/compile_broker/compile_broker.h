@@ -49,6 +49,8 @@ class CompileBroker final : public Compiler {
   // reason.
   void Submit(CompileRequest request, Progress progress, Done done,
               std::stop_token stop) override;
+  // Starts the worker, unless it runs or has to wait after a failure.
+  void Expect() override;
 
  private:
   struct Impl;

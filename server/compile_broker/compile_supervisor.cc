@@ -50,6 +50,7 @@ void CompileSupervisor::Run() {
     for (const WorkerEvent& event : news.events) Handle(event);
     DropUnwanted();
     CheckDeadlines();
+    if (news.expecting) PrepareWorker();
     Dispatch();
     worker_.NoteIdleness(queue_.Count(CompileJob::State::kElsewhere) ==
                          queue_.Count());
@@ -352,6 +353,12 @@ void CompileSupervisor::OnWorkerLost(std::string_view how) {
     metrics_.Ended("crashed", now - job.sent);
     RetryOrFail(job, FailureStatus(job.request, "crashed", words));
   });
+}
+
+// Before there is a job: nobody has to hear that it doesn't start.
+void CompileSupervisor::PrepareWorker() {
+  if (options_.argv.empty() || !worker_.none() || worker_.InBackoff()) return;
+  StartWorker();
 }
 
 // The locks go back, so that another daemon may try.

@@ -77,6 +77,7 @@ class CompileSupervisor {
 
   // Worker.
   void StartWorker();
+  void PrepareWorker();
   void OnWorkerLost(std::string_view how);
   void OnFailedStart();
   void RetryOrFail(CompileJob& job, const absl::Status& failure);

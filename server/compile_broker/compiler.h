@@ -64,6 +64,9 @@ class Compiler {
   //   INTERNAL             it failed; the message ends with its last words
   virtual void Submit(CompileRequest request, Progress progress, Done done,
                       std::stop_token stop) = 0;
+  // Something is about to be submitted: what takes seconds to get ready may
+  // begin to. A hint; nothing comes of it that Submit wouldn't bring.
+  virtual void Expect() = 0;
 };
 
 }  // namespace stoker

@@ -17,6 +17,11 @@ void SupervisorInbox::NoteLeaver() {
   news_.leavers = true;
 }
 
+void SupervisorInbox::NoteExpected() {
+  absl::MutexLock lock(&mu_);
+  news_.expecting = true;
+}
+
 void SupervisorInbox::Stop() {
   absl::MutexLock lock(&mu_);
   news_.stopping = true;
@@ -30,13 +35,14 @@ News SupervisorInbox::Wait(Clock& clock, MonotonicTime deadline) {
   taken.submissions.swap(news_.submissions);
   taken.events.swap(news_.events);
   taken.leavers = std::exchange(news_.leavers, false);
+  taken.expecting = std::exchange(news_.expecting, false);
   taken.stopping = news_.stopping;
   return taken;
 }
 
 bool SupervisorInbox::HasNews() const {
-  return news_.stopping || news_.leavers || !news_.submissions.empty() ||
-         !news_.events.empty();
+  return news_.stopping || news_.leavers || news_.expecting ||
+         !news_.submissions.empty() || !news_.events.empty();
 }
 
 }  // namespace stoker

@@ -33,6 +33,7 @@ struct News {
   std::vector<Submission> submissions;
   std::vector<WorkerEvent> events;
   bool leavers = false;
+  bool expecting = false;
   bool stopping = false;
 };
 
@@ -42,6 +43,8 @@ class SupervisorInbox {
   void Post(WorkerEvent event);
   // Somebody no longer wants what was submitted: has Wait return.
   void NoteLeaver();
+  // A submission is about to come.
+  void NoteExpected();
   void Stop();
 
   // Waits until there is something or `deadline` has passed, and takes all

@@ -16,10 +16,6 @@
 namespace stoker {
 namespace {
 
-// Somebody waits for the first timing of a bucket: what it leaves undecided is
-// timed again when nobody does.
-constexpr absl::Duration kFirstLook = absl::Seconds(1);
-
 // Whether an artifact that doesn't open is to blame itself, and not the host or
 // its GPU, which another time may have room for it, or be there again.
 bool IsItsOwnFault(const absl::Status& status) {
@@ -124,7 +120,8 @@ bool BucketPromoter::IsKnown(const WarmupStep& step,
 }
 
 void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
-                            const absl::Status& tried) {
+                            const absl::Status& tried,
+                            CandidateCheck::Look look) {
   const bool verify = version_.deps.verify_promotions;
   BucketSlot& slot = version_.tiers.slot(step.bucket);
   const std::optional<Verdict> known = evidence_.ReadVerdict(entry.id());
@@ -150,7 +147,7 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
   if (verify && !known.has_value()) {
     slot.SetState(BucketState::kChecking);
     absl::StatusOr<Verdict> checked =
-        Check(step, entry, *opened->executables.front());
+        Check(step, entry, *opened->executables.front(), look);
     if (version_.stopping()) return;
     if (!checked.ok()) {
       Refuse(step,
@@ -181,7 +178,8 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
 
 absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
                                               const CacheEntry& entry,
-                                              Executable& candidate) {
+                                              Executable& candidate,
+                                              CandidateCheck::Look look) {
   ASSIGN_OR_RETURN(std::shared_ptr<Executable> eager, version_.tiers.Eager());
   const ArtifactId artifact = entry.id();
   // Which nobody measures of an artifact that isn't right: where there is one
@@ -209,9 +207,9 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
   if (known_profit.has_value()) {
     verdict.profit = *std::move(known_profit);
   } else {
-    ASSIGN_OR_RETURN(verdict.profit,
-                     check_.Measure(*eager, candidate, step.sizes, entry.bytes,
-                                    {.budget = kFirstLook}));
+    ASSIGN_OR_RETURN(
+        verdict.profit,
+        check_.Measure(*eager, candidate, step.sizes, entry.bytes, look));
     evidence_.WriteProfit(artifact, verdict.profit);
   }
   return verdict;
@@ -337,7 +335,7 @@ absl::Status BucketPromoter::TryRetime(const WarmupStep& step,
   Verdict verdict{.parity = known.parity};
   ASSIGN_OR_RETURN(verdict.profit,
                    check_.Measure(*eager, *candidate, step.sizes, entry->bytes,
-                                  ProfitOptions()));
+                                  CandidateCheck::Look::kSecond));
   verdict.profit.over_dynamic = known.profit.over_dynamic;
   if (!verdict.profit.clear) {
     // Noise took part in it: nothing changes for what it says.

@@ -45,9 +45,10 @@ class BucketPromoter {
   void KeepRefusal(const WarmupStep& step, const std::string& why);
   // Whether Settle would only have to open the entry, and measure nothing.
   bool IsKnown(const WarmupStep& step, const CacheEntry& entry) const;
-  // `tried`: ArtifactOpener::TryInChild's.
+  // `tried`: ArtifactOpener::TryInChild's. `look`: at the speed of what nobody
+  // timed yet.
   void Settle(const WarmupStep& step, const CacheEntry& entry,
-              const absl::Status& tried);
+              const absl::Status& tried, CandidateCheck::Look look);
   // Whether the bucket was timed on another machine, or without a clear
   // outcome.
   bool IsDoubtful(const WarmupStep& step) const;
@@ -66,7 +67,8 @@ class BucketPromoter {
   std::optional<Verdict> KnownVerdict(const WarmupStep& step) const;
   // Gathers the evidence that is missing on an opened candidate, and keeps it.
   absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
-                                Executable& candidate);
+                                Executable& candidate,
+                                CandidateCheck::Look look);
   absl::Status TryRetime(const WarmupStep& step, const ArtifactId& artifact,
                          const Verdict& known);
   // The slot of the dynamic form that serves a bucket without code of its own;

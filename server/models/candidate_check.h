@@ -75,12 +75,18 @@ class CandidateCheck {
 
   // Times the two. `candidate_bytes`: of its files. A dynamic form has to be
   // worth it at each of the sizes that it is timed at; the figures are those of
-  // the worst. What is worth it is timed also with the fewest threads that runs
-  // may be given: on a busy host they get no more.
+  // the worst.
+  enum class Look {
+    // For the next second or so, while somebody waits: ends at what looks
+    // promising. Not clear where the second look could say something else.
+    kFirst,
+    // Until it is clear. What is worth it is timed also with the fewest threads
+    // that runs may be given: on a busy host they get no more.
+    kSecond,
+  };
   absl::StatusOr<Profit> Measure(Executable& eager, Executable& candidate,
                                  const ShapeBucket& bucket,
-                                 int64_t candidate_bytes,
-                                 const ProfitOptions& options) const;
+                                 int64_t candidate_bytes, Look look) const;
 
   // Whether the bucket's own code is faster than a dynamic form's.
   absl::StatusOr<OverDynamic> Compare(Executable& form, Executable& candidate,
@@ -111,8 +117,7 @@ class CandidateCheck {
   // At sizes of the program's own.
   absl::StatusOr<Profit> Judge(Executable& eager, Executable& candidate,
                                const DimensionSizes& sizes,
-                               const ProfitSizes& bytes,
-                               const ProfitOptions& options) const;
+                               const ProfitSizes& bytes, Look look) const;
   // Adds what comes of it to the evidence.
   absl::Status TryCase(Executable& eager, Executable& candidate,
                        const ShapeBucket& bucket, const Case& one,

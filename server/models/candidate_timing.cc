@@ -17,11 +17,16 @@ namespace {
 // How long timing holds the device thread at a stretch.
 constexpr absl::Duration kStretch = absl::Milliseconds(20);
 
+constexpr ProfitOptions kFirstLook = {.budget = absl::Seconds(1),
+                                      .promising_pairs = 5};
+
 }  // namespace
 
-absl::StatusOr<Profit> CandidateCheck::Measure(
-    Executable& eager, Executable& candidate, const ShapeBucket& bucket,
-    int64_t candidate_bytes, const ProfitOptions& options) const {
+absl::StatusOr<Profit> CandidateCheck::Measure(Executable& eager,
+                                               Executable& candidate,
+                                               const ShapeBucket& bucket,
+                                               int64_t candidate_bytes,
+                                               Look look) const {
   const ModelSpec& spec = *deps_.spec;
   std::vector<DimensionSizes> timed = {bucket.sizes};
   if (IsDynamic(bucket)) {
@@ -37,7 +42,7 @@ absl::StatusOr<Profit> CandidateCheck::Measure(
                      Judge(eager, candidate, sizes,
                            {.incumbent_bytes = spec.weights_bytes,
                             .candidate_bytes = candidate_bytes},
-                           options));
+                           look));
     if (timed.size() > 1) {
       absl::StrAppend(&judged.reason, ", at ",
                       BucketName({sizes}, spec.DimensionNames()));
@@ -61,14 +66,22 @@ absl::StatusOr<Profit> CandidateCheck::Measure(
   return *std::move(worst);
 }
 
-absl::StatusOr<Profit> CandidateCheck::Judge(
-    Executable& eager, Executable& candidate, const DimensionSizes& sizes,
-    const ProfitSizes& bytes, const ProfitOptions& options) const {
+absl::StatusOr<Profit> CandidateCheck::Judge(Executable& eager,
+                                             Executable& candidate,
+                                             const DimensionSizes& sizes,
+                                             const ProfitSizes& bytes,
+                                             Look look) const {
+  const ProfitOptions options =
+      look == Look::kFirst ? kFirstLook : ProfitOptions();
   ASSIGN_OR_RETURN(const ProfitMeasurement all,
                    Time(eager, candidate, sizes, options, Cores::kAll));
   Profit judged = JudgeProfit(all, bytes, options);
   judged.measured_on = deps_.machine;
   if (!judged.worth || all.threads <= all.fewest_threads) return judged;
+  if (look == Look::kFirst) {
+    judged.clear = false;
+    return judged;
+  }
   ASSIGN_OR_RETURN(const ProfitMeasurement few,
                    Time(eager, candidate, sizes, options, Cores::kFewest));
   const Profit on_fewer = JudgeProfit(few, bytes, options);

@@ -186,9 +186,9 @@ absl::StatusOr<CapturedGraph> GraphCapture::CaptureOn(
 absl::StatusOr<Profit> GraphCapture::Measure(const WarmupStep& step,
                                              Executable& compiled,
                                              Executable& graph) const {
-  ASSIGN_OR_RETURN(Profit gain,
-                   check_.Measure(compiled, graph, step.sizes,
-                                  /*candidate_bytes=*/0, ProfitOptions()));
+  ASSIGN_OR_RETURN(Profit gain, check_.Measure(compiled, graph, step.sizes,
+                                               /*candidate_bytes=*/0,
+                                               CandidateCheck::Look::kSecond));
   gain.worth = gain.speedup >= kLeastGain;
   gain.reason = gain.worth ? ""
                            : absl::StrFormat("%.2f x compiled, less than %.2f",

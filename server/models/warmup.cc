@@ -84,6 +84,10 @@ absl::Status Warmup::Load() {
     }
   }
   RETURN_IF_ERROR(RequireCache(missing));
+  // The compiler takes as long to start as eager takes to be proved.
+  if (!missing.empty() && version_.deps.compiler != nullptr) {
+    version_.deps.compiler->Expect();
+  }
   if (!version_.tiers.AllCompiled()) return ProveEager();
   // Ready means at full speed, where nobody asked to be ready at once.
   if (spec.ready_when == ReadyWhen::kWarm) graphs_.CaptureAll();
@@ -127,7 +131,7 @@ absl::Status Warmup::SettleFromCache(absl::Span<const WarmupStep* const> steps,
     if (version_.stopping()) {
       return absl::CancelledError("stopped while loading");
     }
-    promoter_.Settle(*found[i], entries[i], tried[i]);
+    promoter_.Settle(*found[i], entries[i], tried[i], Look::kFirst);
   }
   return absl::OkStatus();
 }
@@ -215,13 +219,13 @@ void Warmup::Run() {
   version_.tiers.BeginPace();
   std::vector<const WarmupStep*> steps = Steps(/*dynamic=*/true);
   for (const WarmupStep* step : Steps(/*dynamic=*/false)) steps.push_back(step);
-  SettleAll(steps);
+  SettleAll(steps, Look::kFirst);
   if (version_.tiers.AllCompiled()) version_.tiers.CloseEager();
   // With the memory that eager had.
   graphs_.CaptureAll();
 }
 
-void Warmup::SettleAll(absl::Span<const WarmupStep* const> steps) {
+void Warmup::SettleAll(absl::Span<const WarmupStep* const> steps, Look look) {
   std::vector<const WarmupStep*> missing;
   for (const WarmupStep* step : steps) {
     if (version_.stopping()) return;
@@ -230,7 +234,8 @@ void Warmup::SettleAll(absl::Span<const WarmupStep* const> steps) {
     const std::optional<CacheEntry> entry =
         version_.deps.cache->entries().Lookup(step->request.key);
     if (entry.has_value()) {
-      promoter_.Settle(*step, *entry, opener_.TryInChild({&*entry, 1})[0]);
+      promoter_.Settle(*step, *entry, opener_.TryInChild({&*entry, 1})[0],
+                       look);
     } else if (!promoter_.LeaveRefused(*step)) {
       missing.push_back(step);
     }
@@ -240,7 +245,7 @@ void Warmup::SettleAll(absl::Span<const WarmupStep* const> steps) {
   while (!version_.stopping() && !version_.tiers.AllSettled()) {
     for (const BucketCompiles::Compiled& one : compiles_.Await()) {
       promoter_.Settle(*one.step, one.entry,
-                       opener_.TryInChild({&one.entry, 1})[0]);
+                       opener_.TryInChild({&one.entry, 1})[0], look);
     }
     compiles_.SubmitAllowed();
   }
@@ -255,6 +260,9 @@ void Warmup::Improve() {
     graphs_.CaptureAll();  // of what was promoted only now
   }
   improved_ = true;
+  if (!version_.stopping()) {
+    log::Info("{}: nothing is left to improve", version_.spec.Label());
+  }
 }
 
 void Warmup::TryOwnCode(MonotonicTime latest) {
@@ -275,7 +283,7 @@ void Warmup::TryOwnCode(MonotonicTime latest) {
       if (version_.stopping()) return;
       slot.SetState(BucketState::kPending);
       const WarmupStep* const one[] = {step};
-      SettleAll(one);
+      SettleAll(one, Look::kSecond);
       if (version_.stopping()) return;
     }
     if (slot.Read().state != BucketState::kCompiled) {

@@ -34,11 +34,13 @@ class Warmup {
   // served. This is the only step whose failure fails the version. CANCELLED
   // when stopped.
   absl::Status Load();
-  // Settles every bucket that is left: compile, open, check, promote or stay
-  // eager. Returns when all are settled, or stopped.
+  // Settles every bucket that is left: compile, open, check, have a first look
+  // at its speed, promote or stay eager. Returns when all are settled, or
+  // stopped.
   void Run();
   // What nobody has to wait for, while requests leave the device alone: times
-  // again what was timed on another machine, or without a clear outcome; then,
+  // again what was only looked at, timed on another machine, or without a clear
+  // outcome; then,
   // where dynamic forms come first, compiles buckets for themselves, as long as
   // that gains anything.
   void Improve();
@@ -54,6 +56,8 @@ class Warmup {
   }
 
  private:
+  using Look = CandidateCheck::Look;
+
   // The plan's steps: dynamic forms first, as whether a bucket's own code is
   // worth having depends on them.
   std::vector<const WarmupStep*> Steps(bool dynamic) const;
@@ -65,7 +69,7 @@ class Warmup {
   // entries that `require_cache` insists on.
   absl::Status RequireCache(absl::Span<const WarmupStep* const> missing) const;
   // Settles the steps: from the cache, or by a compile.
-  void SettleAll(absl::Span<const WarmupStep* const> steps);
+  void SettleAll(absl::Span<const WarmupStep* const> steps, Look look);
   void RetimeDoubtful(MonotonicTime latest);
   void TryOwnCode(MonotonicTime latest);
   // Opens the eager form and runs it once on the smallest shape.

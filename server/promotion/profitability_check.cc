@@ -61,6 +61,21 @@ Outcome Decide(const SpeedupInterval& speedup, double tie) {
   return Outcome::kUndecided;
 }
 
+bool IsPromising(const ProfitMeasurement& measurement,
+                 const ProfitOptions& options) {
+  const size_t pairs = measurement.pairs();
+  if (options.promising_pairs == 0 || pairs < options.promising_pairs) {
+    return false;
+  }
+  for (size_t i = 0; i < pairs; ++i) {
+    if (Ratio(measurement.incumbent[i], measurement.candidate[i]) <=
+        1 + options.tie) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 SpeedupInterval EstimateSpeedup(const ProfitMeasurement& measurement) {
@@ -89,6 +104,9 @@ bool IsEnough(const ProfitMeasurement& measurement, absl::Duration spent,
   if (pairs == 0) return false;
   if (pairs >= options.most_pairs || spent >= options.patience) return true;
   if (pairs >= options.fewest_pairs && spent >= options.budget) return true;
+  if (spent >= options.budget / 4 && IsPromising(measurement, options)) {
+    return true;
+  }
   return IsLook(pairs) && Decide(EstimateSpeedup(measurement), options.tie) !=
                               Outcome::kUndecided;
 }

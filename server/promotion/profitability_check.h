@@ -43,6 +43,10 @@ struct ProfitOptions {
   absl::Duration patience = absl::Seconds(30);
   // Speeds closer than this are the same speed.
   double tie = 0.02;
+  // Ends undecided after a quarter of the budget and this many pairs, where the
+  // candidate was the faster one in each by more than `tie`; 0: goes on until
+  // the interval decides.
+  size_t promising_pairs = 0;
 };
 
 // Of the median of paired ratios, incumbent / candidate. Unbounded (0 to

@@ -11,6 +11,7 @@
 // Thread-safe; the script runs outside of any lock.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -60,6 +61,9 @@ class FakeCompiler : public Compiler {
     jobs_.push_back({std::move(request), std::move(progress), std::move(done)});
   }
 
+  void Expect() override { expected_ = true; }
+  bool expected() const { return expected_; }
+
   // Names of the buckets, in the order in which they were asked for.
   std::vector<std::string> asked() const ABSL_LOCKS_EXCLUDED(mu_) {
     const absl::MutexLock lock(&mu_);
@@ -107,6 +111,7 @@ class FakeCompiler : public Compiler {
   }
 
   const Script script_;
+  std::atomic<bool> expected_ = false;
   mutable absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::string> asked_ ABSL_GUARDED_BY(mu_);

@@ -58,6 +58,23 @@ TEST_F(CompileBrokerTest, TheWorkerStartsLazilyAndServesManyJobs) {
   EXPECT_EQ(Starts(), 1);
 }
 
+TEST_F(CompileBrokerTest, AWorkerThatIsExpectedStartsBeforeTheFirstJob) {
+  const std::string gate = MakeGate("gate");
+  StartBroker(Options("gated"));
+  broker_->Expect();
+  OpenGate(gate);  // which it reaches without a job
+  broker_->Expect();
+  EXPECT_TRUE(Submit(Request("ok"))->Result().ok());
+  EXPECT_EQ(Starts(), 1);
+}
+
+TEST_F(CompileBrokerTest, WithoutACompilerNothingIsExpectedOfIt) {
+  StartBroker({});
+  broker_->Expect();
+  EXPECT_EQ(Submit(Request("ok"))->Code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(Starts(), 0);
+}
+
 TEST_F(CompileBrokerTest, JobsAreTakenInOrderOfArrival) {
   StartBroker(Options());
   const CompileRequest first = Request("gated", "first");

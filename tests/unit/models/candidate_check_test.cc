@@ -70,6 +70,8 @@ class CandidateCheckTest : public ::testing::Test {
     Verdict verdict;
     std::string reproducer;
   };
+  using Look = CandidateCheck::Look;
+
   // Parity, and then the speed of what is equal.
   absl::StatusOr<Evidence> Check(
       const std::vector<CandidateCheck::Recorded>& recorded = {}) {
@@ -78,7 +80,8 @@ class CandidateCheckTest : public ::testing::Test {
 
   absl::StatusOr<Evidence> Check(
       Executable& eager, Executable& candidate,
-      const std::vector<CandidateCheck::Recorded>& recorded) {
+      const std::vector<CandidateCheck::Recorded>& recorded,
+      Look look = Look::kSecond) {
     const CandidateCheck check({.spec = &spec_,
                                 .layout = &layout_,
                                 .made_up = &made_up_,
@@ -91,10 +94,9 @@ class CandidateCheckTest : public ::testing::Test {
     Evidence evidence{{.parity = std::move(found.parity)},
                       std::move(found.reproducer)};
     if (!evidence.verdict.parity.equal) return evidence;
-    ASSIGN_OR_RETURN(
-        evidence.verdict.profit,
-        check.Measure(eager, candidate, kBucket,
-                      /*candidate_bytes=*/1, {.budget = absl::Seconds(1)}));
+    ASSIGN_OR_RETURN(evidence.verdict.profit,
+                     check.Measure(eager, candidate, kBucket,
+                                   /*candidate_bytes=*/1, look));
     return evidence;
   }
 
@@ -195,6 +197,43 @@ TEST_F(CandidateCheckTest, WhatIsSlowerOnABusyHostIsEagersThere) {
   EXPECT_THAT(profit.reason,
               HasSubstr("; on 1 of 2 threads 0.76 times as fast"));
   EXPECT_EQ(profit.threads, 2);
+}
+
+// Somebody waits for it: five runs of each that agree are enough to serve with,
+// and not to leave it at that.
+TEST_F(CandidateCheckTest, AFirstLookEndsAtWhatIsPromising) {
+  eager_.TakeTime(clock_, absl::Milliseconds(400));
+  candidate_.TakeTime(clock_, absl::Milliseconds(200));
+  const auto evidence = Check(eager_, candidate_, {}, Look::kFirst);
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  const Profit& profit = evidence->verdict.profit;
+  EXPECT_TRUE(evidence->verdict.promote()) << profit.reason;
+  EXPECT_EQ(profit.pairs, 5);
+  EXPECT_FALSE(profit.clear);
+  EXPECT_EQ(profit.speedup_on_fewer, 0);
+  EXPECT_TRUE(profit.worth_on_fewer);
+}
+
+TEST_F(CandidateCheckTest, AFirstLookAtWhatIsSlowerGoesOn) {
+  eager_.TakeTime(clock_, absl::Milliseconds(20));
+  candidate_.TakeTime(clock_, absl::Milliseconds(40));
+  const auto evidence = Check(eager_, candidate_, {}, Look::kFirst);
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_FALSE(evidence->verdict.promote());
+  EXPECT_EQ(evidence->verdict.profit.pairs, 11);
+  EXPECT_TRUE(evidence->verdict.profit.clear);
+}
+
+// However clear it is on two threads, nothing is known of one.
+TEST_F(CandidateCheckTest, AFirstLookLeavesFewerThreadsToTheSecond) {
+  eager_.TakeTime(clock_, absl::Microseconds(530));
+  candidate_.TakeTime(clock_, absl::Microseconds(450),
+                      /*alone=*/absl::Microseconds(700));
+  const auto evidence = Check(eager_, candidate_, {}, Look::kFirst);
+  ASSERT_TRUE(evidence.ok()) << evidence.status();
+  EXPECT_TRUE(evidence->verdict.promote());
+  EXPECT_TRUE(evidence->verdict.profit.worth_on_fewer);
+  EXPECT_FALSE(evidence->verdict.profit.clear);
 }
 
 TEST_F(CandidateCheckTest, WhatGainsLessOnABusyHostIsPromoted) {

@@ -133,6 +133,7 @@ class WarmupTest : public ::testing::Test {
 
 TEST_F(WarmupTest, CompilesWhatTheCacheLacks) {
   Load();
+  EXPECT_TRUE(compiler_.expected());
   EXPECT_EQ(Slot(0).state, BucketState::kPending);
   EXPECT_THAT(version_->ProgressText(), HasSubstr("0 of 2 buckets settled"));
   version_->warmup().Run();
@@ -144,6 +145,14 @@ TEST_F(WarmupTest, CompilesWhatTheCacheLacks) {
   Load();
   EXPECT_EQ(Slot(0).state, BucketState::kCompiled);
   EXPECT_EQ(compiler_.asked().size(), 2u);
+}
+
+TEST_F(WarmupTest, WhereTheCacheHasAllNoCompilerIsExpected) {
+  for (const size_t step : {0, 1}) {
+    ASSERT_TRUE(CommitArtifact(*cache_, Key(step)).ok());
+  }
+  Load();
+  EXPECT_FALSE(compiler_.expected());
 }
 
 TEST_F(WarmupTest, WhatTrafficAsksForMostComesFirst) {

@@ -98,6 +98,23 @@ TEST(IsEnoughTest, SoDoTimeAndNumber) {
   EXPECT_TRUE(IsEnough(Pairs(1, 1, 1), options.patience, options));
 }
 
+TEST(IsEnoughTest, SoDoAFewPairsThatAgreeWhereAsked) {
+  const ProfitOptions options = {.promising_pairs = 5};
+  const absl::Duration spent = options.budget / 4;
+  EXPECT_FALSE(IsEnough(Pairs(4, 2, 1), spent, options));
+  EXPECT_TRUE(IsEnough(Pairs(5, 2, 1), spent, options));
+  EXPECT_FALSE(IsEnough(Pairs(5, 2, 1), absl::ZeroDuration(), options));
+  EXPECT_FALSE(IsEnough(Pairs(5, 2, 1), spent, {}));
+  EXPECT_FALSE(IsEnough(Pairs(5, 1.02, 1), spent, options));
+  EXPECT_FALSE(IsEnough(Pairs(5, 1, 2), spent, options));
+  ProfitMeasurement one_slower = Pairs(6, 2, 1);
+  one_slower.candidate[2] = 3;
+  EXPECT_FALSE(IsEnough(one_slower, spent, options));
+  const Profit judged = JudgeProfit(Pairs(5, 2, 1), {}, options);
+  EXPECT_TRUE(judged.worth);
+  EXPECT_FALSE(judged.clear);
+}
+
 TEST(EstimateSpeedupTest, TheIntervalHoldsTheMedianAndNarrows) {
   std::mt19937 random(1);
   std::lognormal_distribution<double> noise(0, 0.2);
