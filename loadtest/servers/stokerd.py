@@ -84,7 +84,11 @@ class Daemon(InferenceServer):
 
     def wait_improved(self, seconds: float, models: int = 1) -> None:
         """Until what a version leaves for quiet seconds is done, too: it is served as it will be."""
-        self.until(lambda: self.log().count(": nothing is left to improve") >= models, seconds, "it is at full speed", 0.2)
+
+        def improved() -> bool:
+            return self.log().count(": nothing is left to improve") >= models
+
+        self.until(improved, seconds, "it is at full speed", 0.2)
 
     def metrics_page(self) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=10) as page:
