@@ -64,10 +64,12 @@ class RawPeer {
 
   bool connected() const { return connected_; }
 
-  void Hello() {
-    SendBytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    Send(RawFrame::kSettings, 0, 0, "");
+  // What a client says first.
+  static std::string Preface() {
+    return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
+           Frame(RawFrame::kSettings, 0, 0, "");
   }
+  void Hello() { SendBytes(Preface()); }
 
   // False: the server has closed the connection, or doesn't read for 10 s.
   bool SendBytes(const std::string& bytes) {
