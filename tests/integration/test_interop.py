@@ -1,0 +1,73 @@
+"""Has gRPC's own client try the transport with the cases that gRPC's implementations try each other with.
+
+tests/interop/install.sh installs the client, which is Go's; tests/interop/interop_server.cc is the service on
+stokerd's transport.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.certificates import Authority
+from tests.integration.daemon import REPO, STOKERD
+
+SERVER = STOKERD.parents[2] / "tests/interop/interop_server"
+
+# All that the client has but those for Google's credentials, and for what methods here never have: metadata of their
+# own in an answer (custom_metadata), and reports of load.
+CASES = [
+    "empty_unary",
+    "large_unary",
+    "client_streaming",
+    "server_streaming",
+    "ping_pong",
+    "empty_stream",
+    "timeout_on_sleeping_server",
+    "cancel_after_begin",
+    "cancel_after_first_response",
+    "status_code_and_message",
+    "special_status_message",
+    "unimplemented_method",
+    "unimplemented_service",
+    "rpc_soak",
+    "channel_soak",
+]
+
+
+@pytest.fixture(scope="module", params=["plain", "tls"])
+def flags(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """What the client is told of a server that runs."""
+    line: list[str | Path] = [SERVER]
+    trust = []
+    if request.param == "tls":
+        authority = Authority(tmp_path_factory.mktemp("tls"))
+        certificate, key = authority.sign("server", "DNS:localhost")
+        line += ["--tls-certificate", certificate, "--tls-key", key]
+        trust = ["-use_tls", "-use_test_ca", f"-ca_file={authority.certificate}"]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            port = int(server.stdout.readline())
+            yield ["-server_host=localhost", f"-server_port={port}", *trust]
+        finally:
+            server.stdin.close()
+            assert server.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def client() -> str:
+    line = [REPO / "tests/interop/install.sh", "--program"]
+    program = subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
+    assert Path(program).exists(), "expected the client to be installed: tests/interop/install.sh"
+    return program
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(client: str, flags: list[str], case: str) -> None:
+    done = subprocess.run([client, *flags, f"-test_case={case}"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
