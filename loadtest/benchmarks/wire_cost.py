@@ -15,12 +15,13 @@ import argparse
 import json
 import os
 import re
+import resource
 import statistics
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from loadtest.benchmarks import null_models
@@ -30,6 +31,7 @@ TOOLS = REPOSITORY / "build/release/loadtest"
 INPUTS = {"null": ("x:FP32:-1,16", "y:FP32:-1,16"), "payload": ("x:FP32:-1,150528", "y:FP32:-1,16")}
 UNDER_WAY = (1, 8, 64)
 ECHO, TLS = "grpc echo", ", TLS"
+HEADS = "server | answers/s | CPU s per 100,000 | p50 ms | p99 ms | client's CPU (median, ratio to the echo, range)"
 READY = re.compile(r"ready [0-9.]+ s after launch")
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -42,6 +44,7 @@ class Figures:
     cpu_seconds_per_100k: float
     p50_ms: float
     p99_ms: float
+    client_cpu_seconds_per_100k: float
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class Server:
     address: str
 
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
+        words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / TICKS
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def echo(model: str, tls: Tls | None = None) -> Iterator[Server]:
 def measure(server: Server, model: str, under_way: int, seconds: float, folder: Path) -> Figures:
     result = folder / "result.json"
     trust = os.environ | {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(folder / "certificate.pem")}
-    before = server.cpu_seconds()
+    before, client_before = server.cpu_seconds(), client_cpu_seconds()
     subprocess.run(
         [
             TOOLS / "stoker-loadtest", "quick", "--model", model, "--concurrency", str(under_way), "--warmup", "0.5",
@@ -117,18 +120,31 @@ def measure(server: Server, model: str, under_way: int, seconds: float, folder: 
         stdout=subprocess.DEVNULL,
         env=trust,
     )  # fmt: skip
-    used = server.cpu_seconds() - before
+    used, client_used = server.cpu_seconds() - before, client_cpu_seconds() - client_before
     (step,) = json.loads(result.read_text())["steps"]
     requests = step["requests"]
     assert requests["measured_ok"] == requests["measured"] > 0, requests
     latency = step["latency_ms"]
-    return Figures(requests["measured_ok"] / seconds, used / requests["total"] * 1e5, latency["p50"], latency["p99"])
+    hundred_thousands = requests["total"] / 1e5
+    return Figures(
+        requests["measured_ok"] / seconds,
+        used / hundred_thousands,
+        latency["p50"],
+        latency["p99"],
+        client_used / hundred_thousands,
+    )
+
+
+def client_cpu_seconds() -> float:
+    """Of all that have ended, which are clients alone while servers run."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def compare(rounds: list[dict[str, Figures]], name: str) -> str:
     """A server's medians, and against the echo its rounds' ratios."""
     texts = []
-    for field in ("answers_per_second", "cpu_seconds_per_100k", "p50_ms", "p99_ms"):
+    for field in (each.name for each in fields(Figures)):
         own = statistics.median(getattr(one[name], field) for one in rounds)
         ratios = sorted(getattr(one[name], field) / getattr(one[ECHO], field) for one in rounds)
         texts.append(f"{own:9.2f} ({statistics.median(ratios):.2f}: {ratios[0]:.2f}-{ratios[-1]:.2f})")
@@ -178,7 +194,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         servers = start(stack, folder, options)
-        print("server | answers/s | CPU s per 100,000 | p50 ms | p99 ms (each: median, ratio to the echo, spread)")
+        print(HEADS)
         for model in servers:
             for under_way in options.under_way or UNDER_WAY:
                 rounds = [

@@ -61,8 +61,9 @@ def flags(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def client() -> str:
-    line = [REPO / "tests/interop/install.sh", "--program"]
-    program = subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
+    program = subprocess.run(
+        [REPO / "tests/interop/install.sh", "--program"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     assert Path(program).exists(), "expected the client to be installed: tests/interop/install.sh"
     return program
 
