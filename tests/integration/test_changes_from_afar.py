@@ -35,8 +35,12 @@ def coming_from(address: str, daemon: Daemon) -> Iterator[http1.Connection]:
 
 
 @pytest.fixture(scope="module")
-def daemon(serving: Callable[..., Daemon]) -> Daemon:
-    return serving(["identity"], *FLAGS[1:], uncompiled=True)
+def daemon(tmp_path_factory: pytest.TempPathFactory, exported: Callable[[str], Path]) -> Iterator[Daemon]:
+    folder = tmp_path_factory.mktemp("afar")
+    (folder / "models").mkdir()
+    (folder / "models/identity").symlink_to(exported("identity"))
+    with Daemon(folder / "models", folder / "cache", folder / "log", *FLAGS) as daemon:
+        yield daemon
 
 
 @pytest.mark.parametrize(("verb", "path", "method"), CHANGES)
@@ -47,7 +51,7 @@ def test_others_change_nothing(daemon: Daemon, address: str, verb: str, path: st
         answer = client.ask(verb, path, b"{}")
         expected = "expected a client on its machine, or a server that asks who it is, by --policy or --tls-client-ca"
         assert (answer.status, answer.error) == (403, f"{method} changes the server: {expected}")
-        # They may ask, and infer.
+    with coming_from(address, daemon) as client:  # may ask
         assert client.ask("POST", "/v2/repository/index", b"{}").status == 200
     assert daemon.metric("stoker_access_refused_total", caller="anonymous", reason="not_local") == before + 1
     line = f"audit: caller=anonymous peer={address} method={method} refused: not of this machine"

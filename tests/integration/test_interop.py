@@ -52,7 +52,8 @@ def flags(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         assert server.stdin is not None
         assert server.stdout is not None
         try:
-            port = int(server.stdout.readline())
+            # Behind what the log says.
+            port = next(int(line) for line in server.stdout if line.strip().isdigit())
             yield ["-server_host=localhost", f"-server_port={port}", *trust]
         finally:
             server.stdin.close()
