@@ -50,14 +50,15 @@ def flags(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         authority = Authority(tmp_path_factory.mktemp("tls"))
         certificate, key = authority.sign("server", "DNS:localhost")
         line += ["--tls-certificate", certificate, "--tls-key", key]
-        trust = ["-use_tls", "-use_test_ca", f"-ca_file={authority.certificate}"]
+        trust = ["-use_tls", "-use_test_ca", f"-ca_file={authority.certificate}", "-server_host_override=localhost"]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         try:
             # Behind what the log says.
             port = next(int(line) for line in server.stdout if line.strip().isdigit())
-            yield ["-server_host=localhost", f"-server_port={port}", *trust]
+            # Of a name Go asks a DNS server, too, which may take five seconds not to answer.
+            yield ["-server_host=127.0.0.1", f"-server_port={port}", *trust]
         finally:
             server.stdin.close()
             assert server.wait(30) == 0
