@@ -28,7 +28,7 @@ BatchLayout Layout(std::vector<BatchLayout::Output> outputs,
 }
 
 // Each element is its flat index.
-Tensor Counting(Shape shape) {
+Tensor Counting(const Shape& shape) {
   std::vector<int32_t> values(static_cast<size_t>(*ElementCount(shape)));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<int32_t>(i);

@@ -74,6 +74,7 @@ TEST(Interleavings, NoneIsHeldForEver) {
     options.loops = 2;
     EchoServer server(options);
     std::vector<std::thread> peers;
+    peers.reserve(kPeers);
     std::atomic<int> left = kPeers;
     for (int i = 0; i < kPeers; ++i) {
       peers.emplace_back([&server, &left, &done, seed = seeds()] {

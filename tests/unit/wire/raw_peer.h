@@ -56,7 +56,9 @@ class RawPeer {
     address.sin_port = htons(static_cast<uint16_t>(port));
     connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address),
                          sizeof(address)) == 0;
-    if (hello) Hello();
+    if (!hello) return;
+    const std::string preface = Preface();  // fits into the socket
+    RawPeer::Put(preface.data(), preface.size());
   }
   virtual ~RawPeer() { close(socket_); }
   RawPeer(const RawPeer&) = delete;
