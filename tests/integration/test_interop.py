@@ -49,7 +49,7 @@ def flags(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == "tls":
         authority = Authority(tmp_path_factory.mktemp("tls"))
         certificate, key = authority.sign("server", "DNS:localhost")
-        line += ["--tls-certificate", certificate, "--tls-key", key]
+        line += [certificate, key]
         trust = ["-use_tls", "-use_test_ca", f"-ca_file={authority.certificate}", "-server_host_override=localhost"]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None

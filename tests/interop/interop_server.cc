@@ -1,17 +1,16 @@
 // grpc.testing.TestService on the server's own transport, which gRPC's own
 // clients test with the cases that they test each other's servers with.
 //
-//   interop_server [--tls-certificate FILE --tls-key FILE]
+//   interop_server [CERTIFICATE KEY]
 //
-// Prints the port of loopback that it listens on; runs until its standard input
-// ends.
+// With the files of a certificate it speaks TLS. Prints the port of loopback
+// that it listens on, in a line of its own; runs until its standard input ends.
 #include <cstdio>
 #include <deque>
 #include <memory>
 #include <string>
 #include <utility>
 
-#include "CLI/CLI.hpp"
 #include "base/clock.h"
 #include "metrics/metrics.h"
 #include "testing.pb.h"
@@ -162,19 +161,14 @@ std::unique_ptr<CallHandler> Handler(Call& call) {
 }
 
 int Main(int argc, char** argv) {
-  TlsOptions tls_options;
-  CLI::App app{"gRPC's interoperability tests' server"};
-  app.add_option("--tls-certificate", tls_options.certificate);
-  app.add_option("--tls-key", tls_options.key);
-  CLI11_PARSE(app, argc, argv);
-
   MetricRegistry metrics;
   std::unique_ptr<TlsContext> tls;
   WireOptions options;
   options.address = "127.0.0.1:0";
   options.loops = 2;
-  if (!tls_options.certificate.empty()) {
-    auto opened = TlsContext::Open(tls_options, metrics, Clock::Real());
+  if (argc == 3) {
+    auto opened = TlsContext::Open({.certificate = argv[1], .key = argv[2]},
+                                   metrics, Clock::Real());
     if (!opened.ok()) {
       std::fprintf(stderr, "%s\n", opened.status().ToString().c_str());
       return 1;
