@@ -168,6 +168,7 @@ suite "structure of the code" "$reports/layering.xml" \
   --junitxml "$reports/layering.xml"
 if ! $quick; then
   tests/h2spec/install.sh || exit 1
+  tests/interop/install.sh || exit 1
   tests/otelcol/install.sh || exit 1
   forget_old_scratch
   # A compile takes one core and a daemon waits more than it works: three at a time. Files

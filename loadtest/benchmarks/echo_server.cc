@@ -8,6 +8,8 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -125,16 +127,29 @@ class AsyncCall {
 
 struct Options {
   std::string listen = "127.0.0.1:0";
+  std::string certificate, key;  // PEM files; empty: plain text
   std::string form = "raw", api = "callback";
   int threads = 0;
 };
+
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+std::shared_ptr<grpc::ServerCredentials> Credentials(const Options& options) {
+  if (options.certificate.empty()) return grpc::InsecureServerCredentials();
+  grpc::SslServerCredentialsOptions tls;
+  tls.pem_key_cert_pairs.push_back(
+      {Content(options.key), Content(options.certificate)});
+  return grpc::SslServerCredentials(tls);
+}
 
 void Configure(const Options& options, int* port,
                grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(-1);
   builder.SetMaxSendMessageSize(-1);
-  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
-                           port);
+  builder.AddListeningPort(options.listen, Credentials(options), port);
 }
 
 int Announce(const grpc::Server* server, const Options& options, int port) {
@@ -220,6 +235,13 @@ int Main(int argc, char** argv) {
   CLI::App app{"A bare gRPC server that answers with what it got"};
   app.add_option("--listen", options.listen, "port 0: any")
       ->capture_default_str();
+  auto* const key =
+      app.add_option("--tls-key", options.key, "its key, a PEM file")
+          ->check(CLI::ExistingFile);
+  app.add_option("--tls-certificate", options.certificate,
+                 "speak TLS with this certificate, a PEM file")
+      ->check(CLI::ExistingFile)
+      ->needs(key);
   app.add_option("--form", options.form, "what the messages are handled as")
       ->check(CLI::IsMember({"raw", "parsed"}))
       ->capture_default_str();

@@ -48,6 +48,15 @@ Tensor RowsOf(const Tensor& tensor, int64_t first_row, int64_t rows) {
   return part;
 }
 
+// Smaller ones are copied by whoever sends them, and keep nothing for long.
+constexpr size_t kLeastKept = 4096;
+
+// Whether a client that doesn't take these rows would keep the rows of others,
+// of which no request is charged: more than as much again.
+bool KeepsMuchElse(const Tensor& rows, const Tensor& all) {
+  return rows.byte_size >= kLeastKept && rows.byte_size < all.byte_size / 2;
+}
+
 Tensor CutCopy(const Tensor& tensor, const Shape& shape) {
   Tensor cut;
   cut.dtype = tensor.dtype;
@@ -116,7 +125,8 @@ absl::StatusOr<std::vector<Tensor>> CutOutputs(const BatchLayout& layout,
       continue;
     }
     Tensor rows = RowsOf(tensor, first_row, shape[0]);
-    cut.push_back(rows.shape == shape ? std::move(rows) : CutCopy(rows, shape));
+    const bool shares = rows.shape == shape && !KeepsMuchElse(rows, tensor);
+    cut.push_back(shares ? std::move(rows) : CutCopy(rows, shape));
   }
   return cut;
 }

@@ -21,7 +21,8 @@ absl::Status CheckOutputs(const BatchLayout& layout,
 
 // The part of checked outputs that belongs to the task of `sizes` whose rows
 // begin at `first_row`. What needs no copy, because it is contiguous, shares
-// the output's memory; the rest is copied once. INTERNAL when an output is
+// the output's memory, unless that is more than twice as much; the rest is
+// copied once. INTERNAL when an output is
 // smaller along an axis than the task's own sizes make it (sizes that shrink as
 // a dimension grows).
 absl::StatusOr<std::vector<Tensor>> CutOutputs(const BatchLayout& layout,

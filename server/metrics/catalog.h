@@ -91,12 +91,13 @@ inline constexpr MetricDef kTlsCertificateExpiry{
     "TLS."};
 inline constexpr MetricDef kAccessRefused{
     "stoker_access_refused_total", MetricKind::kCounter, "caller,reason",
-    "Calls that the policy refused, by its caller (anonymous: nobody whom it "
-    "knows) and by reason: no_credentials (anonymous may "
+    "Calls that were refused, by the policy's caller (anonymous: nobody whom "
+    "it knows) and by reason: no_credentials (anonymous may "
     "not), unknown_token, invalid_token (a signed one), malformed (another "
     "header than a bearer token's), expired, permission (who is known may "
     "not), rate and concurrent (he asks for too much), subject_rate and "
-    "subject_concurrent (a subject of his JWTs does)."};
+    "subject_concurrent (a subject of his JWTs does), not_local (without a "
+    "policy: a change to the server, from another machine)."};
 inline constexpr MetricDef kSubjectsForgotten{
     "stoker_access_subjects_forgotten_total", MetricKind::kCounter, "caller",
     "Subjects of a caller's JWTs that made room for others: more than 10,000 "

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/memory/memory.h"
 #include "absl/status/status.h"
 #include "access/caller_load.h"
 #include "access/gate.h"
@@ -25,15 +26,15 @@ class CallAccess {
   CallAccess(Gate* gate, const Method& method, Call& call)
       : CallAccess(gate, method) {
     if (gate != nullptr) {
-      visitor_.reset(
-          new Visitor(gate->Admit(call.peer(), call.FindHeader(kHeader))));
+      visitor_ = absl::WrapUnique(new const Visitor(
+          gate->Admit(call.peer(), call.FindHeader(kHeader))));
     }
   }
   CallAccess(Gate* gate, const Method& method, HttpCall& call)
       : CallAccess(gate, method) {
     if (gate != nullptr) {
-      visitor_.reset(
-          new Visitor(gate->Admit(call.peer(), call.head().Find(kHeader))));
+      visitor_ = absl::WrapUnique(new const Visitor(
+          gate->Admit(call.peer(), call.head().Find(kHeader))));
     }
   }
 

@@ -6,10 +6,12 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "access/method.h"
 #include "access/policy.h"
 #include "base/log.h"
 #include "health.pb.h"
+#include "metrics/catalog.h"
 #include "open_inference.pb.h"
 #include "rpc/call_access.h"
 #include "rpc/load_request.h"
@@ -119,17 +121,18 @@ ReadSubject SubjectOf(const Method& method) {
 // of nothing more.
 class GuardedHandler final : public CallHandler {
  public:
-  GuardedHandler(Call& call, Gate* gate, AuditLog& audit, const Method& method,
+  GuardedHandler(Call& call, const Guard& guard, const Method& method,
                  ReadSubject read, std::unique_ptr<CallHandler> handler)
       : call_(call),
-        audit_(audit),
+        guard_(guard),
         method_(method),
         read_(read),
-        access_(gate, method, call),
+        access_(guard.gate, method, call),
         handler_(std::move(handler)) {}
 
   void OnStart() override {
-    if (LetsIn(Target::Server()) && Proceeds(access_.Enter(pass_))) {
+    if (Proceeds(CheckOrigin()) && LetsIn(Target::Server()) &&
+        Proceeds(access_.Enter(pass_))) {
       handler_->OnStart();
     }
   }
@@ -163,6 +166,24 @@ class GuardedHandler final : public CallHandler {
   }
 
  private:
+  // Of what nobody else is asked about.
+  absl::Status CheckOrigin() {
+    const bool open = guard_.knows_clients || !method_.changes ||
+                      method_.group == MethodGroup::kSharedMemory;
+    if (open || call_.peer()->local) return absl::OkStatus();
+    guard_.metrics
+        .Counter(metric::kAccessRefused, {{"caller", AccessPolicy::kAnonymous},
+                                          {"reason", "not_local"}})
+        .Add();
+    guard_.audit.Refusal(
+        {AccessPolicy::kAnonymous, call_.peer()->shown(), method_, ""},
+        AuditLog::Standing::kAnybody, "not of this machine");
+    return absl::PermissionDeniedError(
+        absl::StrCat(std::string(method_.name()),
+                     " changes the server: expected a client on its machine, "
+                     "or a server that asks who it is, by --policy or "
+                     "--tls-client-ca"));
+  }
   bool LetsIn(const Target& target) { return Proceeds(access_.Check(target)); }
   bool Proceeds(const absl::Status& status) {
     if (status.ok()) return true;
@@ -173,14 +194,14 @@ class GuardedHandler final : public CallHandler {
 
   void LogChange(std::string_view object) {
     if (access_.LogChange(object)) return;
-    audit_.Change(
+    guard_.audit.Change(
         {AccessPolicy::kAnonymous, call_.peer()->shown(), method_, object},
         AuditLog::Standing::kAnybody);
   }
 
   // Touched on the call's loop only.
   Call& call_;
-  AuditLog& audit_;
+  const Guard& guard_;
   const Method& method_;
   const ReadSubject read_;
   const CallAccess access_;
@@ -192,22 +213,22 @@ class GuardedHandler final : public CallHandler {
 
 }  // namespace
 
-void GuardMethods(MethodTable& methods, Gate* gate, AuditLog& audit) {
-  methods.Wrap([gate, &audit](const std::string& path,
-                              MethodTable::MakeHandler make) {
+void GuardMethods(MethodTable& methods, const Guard& guard) {
+  methods.Wrap([&guard](const std::string& path,
+                        MethodTable::MakeHandler make) {
     const Method* const method = FindMethod(path);
     if (method == nullptr) {
       log::Critical("{} is in no group that a policy could grant", path);
       std::abort();
     }
     const bool nothing_to_do = method->group == MethodGroup::kInfer ||
-                               (gate == nullptr && !method->changes);
+                               (guard.gate == nullptr && !method->changes);
     if (nothing_to_do) return make;
     return MethodTable::MakeHandler(
-        [gate, &audit, method, read = SubjectOf(*method),
+        [&guard, method, read = SubjectOf(*method),
          make = std::move(make)](Call& call) -> std::unique_ptr<CallHandler> {
-          return std::make_unique<GuardedHandler>(call, gate, audit, *method,
-                                                  read, make(call));
+          return std::make_unique<GuardedHandler>(call, guard, *method, read,
+                                                  make(call));
         });
   });
 }

@@ -1,7 +1,5 @@
 #include "rpc/http_answer.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -85,40 +83,6 @@ Encoding WantedCoding(const HttpHead& head) {
   if (absl::EqualsIgnoreCase(name, "gzip")) return Encoding::kGzip;
   if (absl::EqualsIgnoreCase(name, "deflate")) return Encoding::kDeflate;
   return Encoding::kIdentity;
-}
-
-const char* CodingName(Encoding coding) {
-  return coding == Encoding::kGzip      ? "gzip"
-         : coding == Encoding::kDeflate ? "deflate"
-                                        : "identity";
-}
-
-bool Compress(Encoding coding, ByteChain& message) {
-  constexpr int kGzipHeader = 16;
-  constexpr int kMemoryLevel = 8;  // zlib's default
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED,
-                   MAX_WBITS + (coding == Encoding::kGzip ? kGzipHeader : 0),
-                   kMemoryLevel, Z_DEFAULT_STRATEGY) != Z_OK) {
-    return false;
-  }
-  ByteBlock packed(deflateBound(&stream, message.size()));
-  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_out = static_cast<uInt>(packed.size());
-  bool well = true;
-  for (const ByteSlice& slice : message.slices()) {
-    stream.next_in = reinterpret_cast<Bytef*>(
-        const_cast<std::byte*>(slice.data));  // only read
-    stream.avail_in = static_cast<uInt>(slice.size);
-    well = well && deflate(&stream, Z_NO_FLUSH) == Z_OK;
-  }
-  well = well && deflate(&stream, Z_FINISH) == Z_STREAM_END;
-  const size_t size = stream.total_out;
-  deflateEnd(&stream);
-  if (!well) return false;
-  message.Clear();
-  message.Append(packed.Share(0, size));
-  return true;
 }
 
 }  // namespace stoker

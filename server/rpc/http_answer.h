@@ -1,15 +1,14 @@
-// Answers over HTTP: which status an error has, what is said with it, and how
-// answers are compressed.
+// Answers over HTTP: which status an error has, what is said with it, and what
+// answers are to be compressed with.
 //
 // Thread-safe: pure functions.
 #pragma once
 
 #include <string>
 
-#include "wire/byte_chain.h"
 #include "wire/call.h"
+#include "wire/encoding.h"
 #include "wire/http_call.h"
-#include "wire/inflater.h"
 
 namespace stoker {
 
@@ -21,10 +20,5 @@ HttpAnswer ErrorAnswer(const CallStatus& status);
 // and no more, that is a wish. Clients that list all they know get elements as
 // they are, which are not worth the time.
 Encoding WantedCoding(const HttpHead& head);
-// "gzip"; what Content-Encoding says.
-const char* CodingName(Encoding coding);
-
-// Takes the place of the message's bytes. False: there is no memory for it.
-bool Compress(Encoding coding, ByteChain& message);
 
 }  // namespace stoker

@@ -11,6 +11,7 @@
 #include "rpc/error_text.h"
 #include "rpc/http_answer.h"
 #include "rpc/json_answer.h"
+#include "wire/deflater.h"
 
 namespace stoker {
 namespace {
@@ -19,9 +20,6 @@ namespace {
 // millisecond of work.
 constexpr size_t kQuickJson = 32 << 10;
 constexpr size_t kQuickBody = 1 << 20;
-
-// Below this an answer gains nothing by compression.
-constexpr size_t kLeastCompressed = 1 << 10;
 
 // Of an output besides its elements: names, shape, punctuation.
 constexpr size_t kPerOutput = 512;
@@ -177,8 +175,8 @@ absl::Status HttpForm::Write(const ModelSpec& spec, std::string_view id,
   message.Append(ByteChain::Copy(json).slices().front());
   if (!behind.empty()) answer_json_size_ = json.size();
   for (const Tensor* tensor : behind) AppendTensor(*tensor, message);
-  if (coding_ != Encoding::kIdentity && message.size() >= kLeastCompressed &&
-      Compress(coding_, message)) {
+  if (coding_ != Encoding::kIdentity && message.size() >= kLeastDeflated &&
+      Deflate(coding_, message)) {
     answer_coding_ = coding_;
   }
   return absl::OkStatus();

@@ -17,7 +17,7 @@
 #include "rpc/request_reader.h"
 #include "tensor/tensor.h"
 #include "wire/byte_chain.h"
-#include "wire/inflater.h"
+#include "wire/encoding.h"
 
 namespace stoker {
 

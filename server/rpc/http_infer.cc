@@ -9,6 +9,7 @@
 #include "rpc/http_answer.h"
 #include "rpc/status_mapping.h"
 #include "rpc/unary_infer.h"
+#include "wire/encoding.h"
 
 namespace stoker {
 namespace {
@@ -76,7 +77,7 @@ void HttpInfer::Answer(const InferCall::Answer& answer) {
   }
   if (form_->answer_coding() != Encoding::kIdentity) {
     absl::StrAppend(&given.headers,
-                    "Content-Encoding: ", CodingName(form_->answer_coding()),
+                    "Content-Encoding: ", EncodingName(form_->answer_coding()),
                     "\r\n");
   }
   call_.Answer(given);

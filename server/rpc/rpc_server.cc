@@ -21,6 +21,7 @@
 #include "rpc/shared_memory_service.h"
 #include "rpc/trace_settings_service.h"
 #include "rpc/unary_method.h"
+#include "wire/tls_context.h"
 #include "wire/wire_server.h"
 
 namespace stoker {
@@ -37,8 +38,10 @@ struct RpcServer::Impl {
   Impl(const RpcServerOptions& options, ModelManager& models, Clock& clock,
        MetricRegistry& metrics)
       : manager(models),
-        gate(options.gate),
         audit(clock),
+        guard{options.gate, audit, metrics,
+              options.gate != nullptr ||
+                  (options.tls != nullptr && options.tls->asks_clients())},
         max_load_bytes(options.max_load_bytes),
         admission(options.max_request_bytes, metrics),
         shared_memory(options.allow_client_shm
@@ -72,8 +75,8 @@ struct RpcServer::Impl {
   }
 
   ModelManager& manager;
-  Gate* const gate;
   AuditLog audit;
+  const Guard guard;
   std::atomic<bool> was_ready = false;
   std::atomic<bool> stopping = false;
   std::atomic<int> submitted = 0;
@@ -100,7 +103,7 @@ MethodTable RpcServer::Impl::Methods() {
   AddTraceSettings(all, inference.services().telemetry);
   health.AddMethods(all);
   AddReflection(all, {kInferenceService, kHealthService}, &admission);
-  GuardMethods(all, gate, audit);
+  GuardMethods(all, guard);
   return all;
 }
 

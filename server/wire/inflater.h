@@ -9,11 +9,9 @@
 #include "absl/functional/function_ref.h"
 #include "wire/byte_chain.h"
 #include "wire/call.h"
+#include "wire/encoding.h"
 
 namespace stoker {
-
-// Of a message; what "grpc-encoding" says.
-enum class Encoding { kIdentity, kDeflate, kGzip };
 
 class Inflater {
  public:

@@ -20,6 +20,7 @@ class PeerNote {
 struct Peer {
   std::string address;  // without its port; empty: a unix socket
   bool within = false;  // the process itself
+  bool local = false;   // this machine; the process, too
   // DNS, URI and e-mail names of its certificate, which was verified.
   std::vector<std::string> names;
   std::unique_ptr<PeerNote> note;

@@ -5,6 +5,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "wire/connection.h"
+#include "wire/deflater.h"
 #include "wire/header_text.h"
 #include "wire/loop.h"
 #include "wire/stream_call.h"
@@ -47,6 +48,10 @@ class Trailers {
 
 using Entries = absl::InlinedVector<nghttp2_nv, 8>;
 
+// Compressed on a loop's thread, which others wait for: a fraction of a
+// millisecond.
+constexpr size_t kQuickDeflate = 32 << 10;
+
 Entries AnswerHeaders() {
   return {Constant(":status", "200"),
           Constant("content-type", "application/grpc"),
@@ -59,7 +64,7 @@ void StreamCall::RefuseHttp(std::string_view status) {
   ending_ = true;
   is_text_ = true;
   has_headers_ = true;
-  SetMessage(ByteChain::Copy("This port speaks gRPC.\n"));
+  SetMessage({ByteChain::Copy("This port speaks gRPC.\n")});
   left_ -= std::exchange(prefix_left_, 0);
   const Entries entries = {Entry(":status", status),
                            Constant("content-type", "text/plain")};
@@ -77,19 +82,34 @@ void StreamCall::StartRead(bool soon) {
   OpenWindow();
 }
 
-void StreamCall::SetMessage(const ByteChain& message) {
-  const auto size = static_cast<uint32_t>(message.size());
-  prefix_ = {0, static_cast<char>(size >> 24), static_cast<char>(size >> 16),
+StreamCall::Outgoing StreamCall::Packed(const ByteChain& message) const {
+  Outgoing packed = {message};
+  const size_t size = message.size();
+  if (answer_encoding_ == Encoding::kIdentity || size < kLeastDeflated ||
+      (size > kQuickDeflate && loop_.OnThread()) ||
+      !Deflate(answer_encoding_, packed.bytes)) {
+    return packed;
+  }
+  // Of what doesn't shrink the client is spared to undo it.
+  packed.compressed = packed.bytes.size() < size;
+  if (!packed.compressed) packed.bytes = message;
+  return packed;
+}
+
+void StreamCall::SetMessage(const Outgoing& message) {
+  const auto size = static_cast<uint32_t>(message.bytes.size());
+  prefix_ = {static_cast<char>(message.compressed),
+             static_cast<char>(size >> 24), static_cast<char>(size >> 16),
              static_cast<char>(size >> 8), static_cast<char>(size)};
   prefix_left_ = prefix_.size();
-  message_ = message;
+  message_ = message.bytes;
   slice_ = 0;
   slice_offset_ = 0;
-  left_ = prefix_.size() + message.size();
+  left_ = prefix_.size() + size;
   leaving_.Begin(loop_.now());
 }
 
-void StreamCall::StartWrite(const ByteChain& message) {
+void StreamCall::StartWrite(const Outgoing& message) {
   if (connection_ == nullptr || ending_) {
     written_ = false;
     return Happened();
@@ -111,7 +131,7 @@ void StreamCall::StartFinish(const CallStatus& status) {
   ReleaseIfOver();
 }
 
-void StreamCall::StartAnswer(const ByteChain& message) {
+void StreamCall::StartAnswer(const Outgoing& message) {
   handler_done_ = true;
   LeaveWaiting();
   arriving_.End();
@@ -136,7 +156,13 @@ void StreamCall::SubmitAnswer() {
 void StreamCall::SubmitHeaders(bool with_data) {
   has_headers_ = true;
   Entries entries = AnswerHeaders();
-  if (with_data) return SubmitWithData(entries.data(), entries.size());
+  if (with_data) {
+    if (answer_encoding_ != Encoding::kIdentity) {
+      entries.push_back(
+          Constant("grpc-encoding", EncodingName(answer_encoding_)));
+    }
+    return SubmitWithData(entries.data(), entries.size());
+  }
   // Nothing but a status: one list of headers.
   const Trailers trailers(status_);
   trailers.AddTo(entries);

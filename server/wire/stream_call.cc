@@ -66,15 +66,15 @@ void StreamCall::AddHeader(std::string_view name, std::string_view value) {
   } else if (name == "grpc-timeout") {
     timeout_ = ParseGrpcTimeout(value);
   } else if (name == "grpc-encoding") {
-    if (value == "gzip") {
-      in_.SetEncoding(Encoding::kGzip);
-    } else if (value == "deflate") {
-      in_.SetEncoding(Encoding::kDeflate);
-    } else if (value != "identity") {
+    if (const auto known = ParseEncoding(value)) {
+      encoding_ = *known;
+    } else {
       bad_encoding_ = value.substr(0, kMaxShown);
     }
+  } else if (name == "grpc-accept-encoding") {
+    accepted_ = EncodingSet::Parse(value);
   } else if (name.front() != ':' && name != "te" && name != "user-agent" &&
-             name != "grpc-accept-encoding" && name != "accept-encoding") {
+             name != "accept-encoding") {
     metadata_.push_back({std::string(name), std::string(value)});
   }
 }
@@ -105,6 +105,8 @@ void StreamCall::Begin() {
   self_ = std::static_pointer_cast<StreamCall>(shared_from_this());
   window_ = connection_->first_window();
   if (timeout_.has_value()) deadline_ = loop_.now() + *timeout_;
+  in_.SetEncoding(encoding_);
+  if (accepted_.Has(encoding_)) answer_encoding_ = encoding_;
   if (CheckRequest()) {
     handler_ = loop_.make_handler()(*this);
     if (handler_ == nullptr) {
@@ -375,7 +377,7 @@ void StreamCall::ReadSoon() {
 }
 
 void StreamCall::Write(const ByteChain& message) {
-  OnLoop([this, message] { StartWrite(message); });
+  OnLoop([this, packed = Packed(message)] { StartWrite(packed); });
 }
 
 void StreamCall::Finish(const CallStatus& status) {
@@ -385,7 +387,7 @@ void StreamCall::Finish(const CallStatus& status) {
 
 void StreamCall::Answer(const ByteChain& message) {
   if (!BeginToFinish()) return;
-  OnLoop([this, message] { StartAnswer(message); });
+  OnLoop([this, packed = Packed(message)] { StartAnswer(packed); });
 }
 
 }  // namespace stoker

@@ -21,6 +21,7 @@
 #include "base/monotonic_time.h"
 #include "wire/byte_chain.h"
 #include "wire/call.h"
+#include "wire/encoding.h"
 #include "wire/message_assembler.h"
 #include "wire/progress.h"
 
@@ -80,15 +81,21 @@ class StreamCall final : public Call {
   struct Header {
     std::string name, value;
   };
+  struct Outgoing {
+    ByteChain bytes;
+    bool compressed = false;
+  };
 
   // What is done with a call on its thread, for each operation.
   void StartRead(bool soon);
-  void StartWrite(const ByteChain& message);
+  void StartWrite(const Outgoing& message);
   void StartFinish(const CallStatus& status);
-  void StartAnswer(const ByteChain& message);
+  void StartAnswer(const Outgoing& message);
 
   template <typename Work>
   void OnLoop(Work work);
+  // As it is sent. On the thread that has it, which may be any.
+  Outgoing Packed(const ByteChain& message) const;
   bool BeginToFinish() { return !finishing_.exchange(true); }
 
   // Refusals before there is a handler; false: it was refused.
@@ -108,7 +115,7 @@ class StreamCall final : public Call {
   // too much.
   bool CountKept();
   void OpenWindow();
-  void SetMessage(const ByteChain& message);
+  void SetMessage(const Outgoing& message);
   void SubmitHeaders(bool with_data);
   void SubmitWithData(const nghttp2_nv* entries, size_t count);
   void SubmitTrailers();
@@ -130,6 +137,11 @@ class StreamCall final : public Call {
   MonotonicTime deadline_ = MonotonicTime::InfiniteFuture();
   std::optional<absl::Duration> timeout_;
   std::optional<std::string> bad_encoding_;
+  // What its messages may be compressed with, and answers: the same where the
+  // client takes it.
+  Encoding encoding_ = Encoding::kIdentity;
+  Encoding answer_encoding_ = Encoding::kIdentity;
+  EncodingSet accepted_;
   absl::InlinedVector<Header, 4> metadata_;
   size_t header_bytes_ = 0;
   bool is_post_ = false;

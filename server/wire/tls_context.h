@@ -60,6 +60,9 @@ class TlsContext {
   // what was right stays in use. Every few seconds; one thread.
   void Look();
 
+  // Whether clients need a certificate.
+  bool asks_clients() const { return !options_.client_ca.empty(); }
+
   // ---- for connections
 
   // A connection's state that waits for a client's hello; null: no memory. The

@@ -19,6 +19,8 @@ import grpc
 import pytest
 import torch
 
+from loadtest.servers.process import ServerError
+from tests.integration.certificates import Authority
 from tests.integration.daemon import REPO, Daemon, eventually, write_yaml
 from tests.integration.wire import assert_same, eager, raw_request, read, stub
 
@@ -122,3 +124,23 @@ def test_what_waits_goes_on_in_time(
     with daemon.client() as client:
         eventually(lambda: client.is_model_ready("identity", "2"), "the new version is found", 60)
     assert daemon.stop() == 0
+
+
+@pytest.mark.parametrize(("days", "said"), [(-10, "is not valid yet"), (10, "expired at")])
+def test_a_certificate_by_a_clock_that_is_off(
+    repository: Callable[..., Path], clock: SteppingClock, tmp_path: Path, days: int, said: str
+) -> None:
+    """Clients have clocks of their own: one that is to come is served, with a warning."""
+    certificate, key = Authority(tmp_path / "pki").sign("server", "DNS:localhost")
+    clock.set_ahead(days * 24 * HOURS)
+    daemon = Daemon(
+        repository("identity"), tmp_path / "cache", tmp_path / "log", "--no-compile",
+        f"--tls-certificate={certificate}", f"--tls-key={key}", environment={**os.environ, **clock.environment},
+    )  # fmt: skip
+    if days < 0:
+        with daemon:
+            eventually(lambda: f"{certificate}: {said}" in daemon.log(), "it is said", 30)
+    else:
+        with pytest.raises(ServerError):
+            daemon.__enter__()
+        assert f"{certificate}: {said}" in daemon.log()

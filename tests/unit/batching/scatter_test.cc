@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <vector>
 
 #include "tensor/shape_bucket.h"
@@ -27,7 +28,7 @@ BatchLayout Layout(std::vector<BatchLayout::Output> outputs,
 }
 
 // Each element is its flat index.
-Tensor Counting(Shape shape) {
+Tensor Counting(const Shape& shape) {
   std::vector<int32_t> values(static_cast<size_t>(*ElementCount(shape)));
   for (size_t i = 0; i < values.size(); ++i) {
     values[i] = static_cast<int32_t>(i);
@@ -61,6 +62,22 @@ TEST(CutOutputs, RowsAreSharedSlices) {
   EXPECT_EQ(cut.owner, output.owner);
   EXPECT_EQ(cut.shape, Shape({2, 3}));
   EXPECT_THAT(ValuesOf<int32_t>(cut), ElementsAre(3, 4, 5, 6, 7, 8));
+}
+
+// An answer is charged with its own bytes, and may lie for a minute with a
+// client that doesn't take it.
+TEST(CutOutputs, FewRowsDoNotKeepAllOthers) {
+  constexpr int64_t kWidth = 2048;
+  Tensor output = Counting({8, kWidth});
+  const std::weak_ptr<const void> all = output.owner;
+  const Tensor one = CutOne({kBatch, kTokens}, output, {1, kWidth}, 3);
+  Tensor half = CutOne({kBatch, kTokens}, output, {4, kWidth}, 4);
+  EXPECT_EQ(half.owner, output.owner);
+  output = half = Tensor();
+  EXPECT_TRUE(all.expired());
+  EXPECT_EQ(one.shape, Shape({1, kWidth}));
+  EXPECT_EQ(ValuesOf<int32_t>(one).front(), 3 * kWidth);
+  EXPECT_EQ(ValuesOf<int32_t>(one).back(), 4 * kWidth - 1);
 }
 
 TEST(CutOutputs, AnInnerAxisIsCutIntoMemoryOfItsOwn) {

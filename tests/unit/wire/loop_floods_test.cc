@@ -7,14 +7,12 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "base/file_descriptor.h"
 #include "metrics/metrics.h"
 #include "tests/fakes/fake_clock.h"
+#include "tests/unit/wire/adopted_peer.h"
 #include "tests/unit/wire/raw_peer.h"
-#include "wire/byte_stream.h"
-#include "wire/connection.h"
 #include "wire/loop.h"
 
 namespace stoker {
@@ -52,16 +50,8 @@ class LoopFloodsTest : public ::testing::Test {
   }
   // One whose next bytes are HTTP/2's first.
   void Connect() {
-    int pair[2] = {-1, -1};
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    peer_ = FileDescriptor(pair[0]);
-    loop_.Adopt(peers_.Enter(""), [socket = FileDescriptor(pair[1])](
-                                      WireLoop& its, PeerTicket t) mutable {
-      return Connection::Make(
-          its, std::make_unique<SocketStream>(std::move(socket)), std::move(t));
-    });
-    unsent_ = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
-              RawPeer::Frame(RawFrame::kSettings, 0, 0, "");
+    peer_ = ConnectTo(loop_, peers_);
+    unsent_ = RawPeer::Preface();
     stream_ = 1;
   }
   // Sends calls until the server takes no more, at most so many bytes; those

@@ -4,15 +4,16 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
-#include <utility>
+#include <string>
+#include <thread>
 
 #include "base/file_descriptor.h"
 #include "metrics/metrics.h"
+#include "tests/unit/wire/adopted_peer.h"
 #include "tests/unit/wire/raw_peer.h"
-#include "wire/byte_stream.h"
-#include "wire/connection.h"
 
 namespace stoker {
 namespace {
@@ -41,19 +42,10 @@ class LoopTest : public ::testing::Test {
  protected:
   // A peer with a call that is open.
   void Connect(WireLoop& loop) {
-    int pair[2] = {-1, -1};
-    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
-    peer_ = FileDescriptor(pair[0]);
-    loop.Adopt(peers_.Enter(""), [socket = FileDescriptor(pair[1])](
-                                     WireLoop& its, PeerTicket t) mutable {
-      return Connection::Make(
-          its, std::make_unique<SocketStream>(std::move(socket)), std::move(t));
-    });
+    peer_ = ConnectTo(loop, peers_);
     const std::string hello =
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
-        RawPeer::Frame(RawFrame::kSettings, 0, 0, "") +
-        RawPeer::Frame(RawFrame::kHeaders, kEndHeaders, 1,
-                       RawPeer::RequestHeaders("/a/Call"));
+        RawPeer::Preface() + RawPeer::Frame(RawFrame::kHeaders, kEndHeaders, 1,
+                                            RawPeer::RequestHeaders("/a/Call"));
     ASSERT_EQ(send(peer_.get(), hello.data(), hello.size(), 0),
               std::ssize(hello));
   }

@@ -56,7 +56,9 @@ class RawPeer {
     address.sin_port = htons(static_cast<uint16_t>(port));
     connected_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address),
                          sizeof(address)) == 0;
-    if (hello) Hello();
+    if (!hello) return;
+    const std::string preface = Preface();  // fits into the socket
+    RawPeer::Put(preface.data(), preface.size());
   }
   virtual ~RawPeer() { close(socket_); }
   RawPeer(const RawPeer&) = delete;
@@ -64,10 +66,12 @@ class RawPeer {
 
   bool connected() const { return connected_; }
 
-  void Hello() {
-    SendBytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-    Send(RawFrame::kSettings, 0, 0, "");
+  // What a client says first.
+  static std::string Preface() {
+    return "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
+           Frame(RawFrame::kSettings, 0, 0, "");
   }
+  void Hello() { SendBytes(Preface()); }
 
   // False: the server has closed the connection, or doesn't read for 10 s.
   bool SendBytes(const std::string& bytes) {

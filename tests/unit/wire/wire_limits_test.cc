@@ -50,7 +50,7 @@ std::vector<Flood> Floods() {
       {"PingAnswer", RawPeer::Frame(F::kPing, kAck, 0, "12345678")},
       {"Settings", RawPeer::Frame(F::kSettings, 0, 0, "")},
       {"ManySettings",
-       RawPeer::Frame(F::kSettings, 0, 0, std::string(33 * 6, '\0')),
+       RawPeer::Frame(F::kSettings, 0, 0, std::string(size_t{33} * 6, '\0')),
        "settings"},
       {"Window", RawPeer::Frame(F::kWindowUpdate, 0, 0, RawPeer::Number(1))},
       {"Unknown", RawPeer::Frame(200, 0, 0, "what")},
