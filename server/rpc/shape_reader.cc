@@ -1,0 +1,158 @@
+#include "rpc/shape_reader.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "base/status_macros.h"
+#include "repository/model_spec.h"
+#include "rpc/error_text.h"
+
+namespace stoker {
+namespace {
+
+using InferInput = RequestView::Input;
+
+constexpr int64_t kUnset = -1;
+
+template <typename... Parts>
+absl::Status Invalid(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+}  // namespace
+
+ShapeReader::ShapeReader(const ModelSpec& spec)
+    : spec_(spec),
+      sizes_(spec.dimensions.size(), kUnset),
+      first_input_(spec.dimensions.size(), kUnset) {}
+
+absl::Status ShapeReader::ReadInput(int index, const InferInput& got) {
+  const InputSpec& input = spec_.inputs[index];
+  if (got.datatype != DataTypeName(input.dtype)) {
+    return Invalid("inference input '", input.name, "' data-type is '",
+                   Excerpt(got.datatype), "', but model '", spec_.name,
+                   "' expects '", Absl(DataTypeName(input.dtype)), "'");
+  }
+  if (std::any_of(got.shape.begin(), got.shape.end(),
+                  [](int64_t d) { return d < 0; })) {
+    return Invalid("All input dimensions should be specified for input '",
+                   input.name, "' for model '", spec_.name, "', got ",
+                   ShapeExcerpt(got.shape));
+  }
+  if (got.shape.size() != input.dims.size()) {
+    return WrongShape(input, got, WrongRankHint(input, got));
+  }
+  for (size_t axis = 0; axis < got.shape.size(); ++axis) {
+    if (!input.dims[axis].is_dimension()) continue;
+    RETURN_IF_ERROR(
+        SetDimension(input.dims[axis].dimension(), index, axis, got));
+  }
+  return absl::OkStatus();
+}
+
+bool ShapeReader::LacksSizes() const {
+  return std::find(sizes_.begin(), sizes_.end(), kUnset) != sizes_.end();
+}
+
+absl::Status ShapeReader::SolveInput(int index, const InferInput& got) {
+  const InputSpec& input = spec_.inputs[index];
+  for (size_t axis = 0; axis < got.shape.size(); ++axis) {
+    const std::optional<DimExpr::Affine> affine = input.dims[axis].AsAffine();
+    if (!affine || sizes_[affine->dimension] != kUnset) continue;
+    const std::optional<int64_t> size = affine->Solve(got.shape[axis]);
+    if (!size) {
+      return WrongShape(
+          input, got,
+          absl::StrCat("axis ", axis, " must be a multiple of ", affine->scale,
+                       affine->offset == 0
+                           ? ""
+                           : absl::StrCat(", plus ", affine->offset)));
+    }
+    sizes_[affine->dimension] = *size;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShapeReader::CheckInput(int index, const InferInput& got) const {
+  const InputSpec& input = spec_.inputs[index];
+  for (size_t axis = 0; axis < got.shape.size(); ++axis) {
+    if (input.dims[axis].is_dimension()) continue;
+    const std::optional<int64_t> expected = input.dims[axis].Evaluate(sizes_);
+    if (expected == got.shape[axis]) continue;
+    return WrongShape(
+        input, got,
+        expected.has_value()
+            ? absl::StrCat("axis ", axis, " must be ", *expected, " here")
+            : absl::StrCat("axis ", axis, " has no size for these dimensions"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShapeReader::CheckBatch() const {
+  if (spec_.max_batch_size > 0 && rows() > spec_.max_batch_size) {
+    return Invalid(
+        "inference request batch-size must be <= ", spec_.max_batch_size,
+        " for '", spec_.name, "', got ", rows());
+  }
+  for (size_t d = 0; d < sizes_.size(); ++d) {
+    if (sizes_[d] != kUnset) continue;
+    return absl::InternalError(
+        absl::StrCat("dimension '", spec_.dimensions[d].name, "' of model '",
+                     spec_.name, "' is no axis of any input"));
+  }
+  return absl::OkStatus();
+}
+
+int64_t ShapeReader::rows() const {
+  return spec_.batch_dimension.has_value() ? sizes_[*spec_.batch_dimension] : 1;
+}
+
+absl::Status ShapeReader::SetDimension(int dimension, int index, size_t axis,
+                                       const InferInput& got) {
+  const int64_t size = got.shape[axis];
+  if (sizes_[dimension] == kUnset) {
+    sizes_[dimension] = size;
+    first_input_[dimension] = index;
+    return absl::OkStatus();
+  }
+  if (sizes_[dimension] == size) return absl::OkStatus();
+  const InputSpec& input = spec_.inputs[index];
+  const std::string& other = spec_.inputs[first_input_[dimension]].name;
+  if (dimension == spec_.batch_dimension) {
+    return Invalid("input '", input.name,
+                   "' batch size does not match other inputs for '", spec_.name,
+                   "': ", size, " against ", sizes_[dimension], " of '", other,
+                   "'");
+  }
+  return WrongShape(
+      input, got,
+      absl::StrCat("dimension '", spec_.dimensions[dimension].name, "' is ",
+                   sizes_[dimension], " in input '", other, "'"));
+}
+
+std::string ShapeReader::WrongRankHint(const InputSpec& input,
+                                       const InferInput& got) const {
+  const size_t rank = got.shape.size();
+  if (spec_.max_batch_size > 0 && rank + 1 == input.dims.size()) {
+    return "the first dimension must be the batch";
+  }
+  return absl::StrCat("expected ", input.dims.size(), " dimensions, got ",
+                      rank);
+}
+
+absl::Status ShapeReader::WrongShape(const InputSpec& input,
+                                     const InferInput& got,
+                                     absl::string_view hint) const {
+  Shape expected;
+  for (const DimExpr& dim : input.dims) {
+    expected.push_back(dim.is_constant() ? dim.constant() : -1);
+  }
+  return Invalid("unexpected shape for input '", input.name, "' for model '",
+                 spec_.name, "'. Expected ", ShapeExcerpt(expected), ", got ",
+                 ShapeExcerpt(got.shape), ": ", hint);
+}
+
+}  // namespace stoker
