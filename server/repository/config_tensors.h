@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,18 +15,19 @@
 namespace stoker {
 
 struct ConfigTensors {
-  // A tensor that clients know by another name than the program.
-  struct Name {
+  // A tensor that clients know by another name or shape than the program.
+  struct Tensor {
     std::string program;
     std::string config;
     int line = 0;
+    std::optional<Reshape> reshape;  // without the batch
   };
   struct Sizes {
     std::set<int64_t> sizes;
     int line = 0;  // of the first that was named
   };
-  std::vector<Name> inputs;
-  std::vector<Name> outputs;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
   // Sizes that it names, by the dimension's index.
   std::map<int, Sizes> sizes;
 };

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "repository/tensor_dims.h"
 
 namespace stoker {
 namespace {
@@ -73,46 +77,121 @@ void CheckNames(const YamlValue& value, const Specs& specs) {
   }
 }
 
-}  // namespace
-
-void ReadInputs(const YamlValue& value, std::vector<InputSpec>& inputs) {
-  const std::vector<std::string> names = NamesOf(inputs);
-  const auto entries = value.Map(names);
-  if (!entries) return;
-  for (const auto& [name, entry] : *entries) {
-    const auto fields = entry.Map({"pad_value", "range", "name"});
-    if (!fields) continue;
-    InputSpec& input = inputs[static_cast<size_t>(
-        std::find(names.begin(), names.end(), name) - names.begin())];
-    for (const auto& [key, field] : *fields) {
-      if (key == "pad_value") {
-        input.pad_value =
-            ReadElement(field, input.dtype, /*may_be_infinite=*/true)
-                .value_or(0);
-      } else if (key == "name") {
-        input.name = ReadName(field, name);
-      } else {
-        ReadRange(field, input);
-      }
-    }
+std::optional<Shape> ReadDims(const YamlValue& value) {
+  constexpr size_t kMaxRank = 64;
+  const auto sizes = value.List();
+  if (!sizes) return std::nullopt;
+  if (sizes->size() > kMaxRank) {
+    value.Error(absl::StrCat("at most ", kMaxRank, " sizes"));
+    return std::nullopt;
   }
-  CheckNames(value, inputs);
+  Shape dims;
+  for (const YamlValue& size : *sizes) {
+    const auto number = size.Int(-1, std::numeric_limits<int64_t>::max());
+    if (!number) return std::nullopt;
+    dims.push_back(*number);
+  }
+  return dims;
 }
 
-void ReadOutputs(const YamlValue& value, std::vector<OutputSpec>& outputs) {
-  const std::vector<std::string> names = NamesOf(outputs);
+// `dims` and `reshape` of a tensor, either of which may be null; both without
+// the batch.
+template <typename TensorSpec>
+void ReadReshape(const YamlValue* dims, const YamlValue* shape,
+                 const ModelSpec& spec, TensorSpec& tensor) {
+  if (dims == nullptr) {
+    if (shape != nullptr) shape->Error("dims beside it", "none");
+    return;
+  }
+  const bool batched = spec.batch_dimension && spec.max_batch_size > 0;
+  const absl::Span<const DimExpr> own = OwnDims(tensor.dims, batched);
+  Reshape reshape;
+  for (const DimExpr& dim : own) {
+    reshape.shape.push_back(dim.is_constant() ? dim.constant() : -1);
+  }
+  if (shape != nullptr) {
+    const std::optional<Shape> given = ReadDims(*shape);
+    if (!given) return;
+    reshape.shape = *given;
+    bool fits = own.size() == given->size();
+    for (size_t axis = 0; fits && axis < own.size(); ++axis) {
+      fits = CanBe(own[axis], (*given)[axis], spec.dimensions);
+    }
+    if (!fits) {
+      return shape->Error(absl::StrCat("the program's ", DimsText(own),
+                                       batched ? ", without the batch" : ""),
+                          DimsText(*given));
+    }
+  }
+  const std::optional<Shape> outside = ReadDims(*dims);
+  if (!outside) return;
+  reshape.dims = *outside;
+  const std::string expected = reshape.Mistake(
+      shape != nullptr
+          ? absl::StrCat("dims ", DimsText(reshape.dims))
+          : absl::StrCat("the program's ", DimsText(reshape.shape)));
+  if (!expected.empty()) {
+    return shape != nullptr ? shape->Error(expected, DimsText(reshape.shape))
+                            : dims->Error(expected, DimsText(reshape.dims));
+  }
+  if (batched) {
+    reshape.dims.insert(reshape.dims.begin(), -1);
+    reshape.shape.insert(reshape.shape.begin(), -1);
+  }
+  if (reshape.dims != reshape.shape) tensor.reshape = std::move(reshape);
+}
+
+// Each of the tensors that `value` names with its fields.
+template <typename TensorSpec, typename ReadField>
+void ReadTensors(const YamlValue& value, const std::vector<std::string>& fields,
+                 const ModelSpec& spec, std::vector<TensorSpec>& tensors,
+                 ReadField read_field) {
+  const std::vector<std::string> names = NamesOf(tensors);
   const auto entries = value.Map(names);
   if (!entries) return;
   for (const auto& [name, entry] : *entries) {
-    const auto fields = entry.Map({"name"});
-    if (!fields) continue;
-    OutputSpec& output = outputs[static_cast<size_t>(
+    const auto given = entry.Map(fields);
+    if (!given) continue;
+    TensorSpec& tensor = tensors[static_cast<size_t>(
         std::find(names.begin(), names.end(), name) - names.begin())];
-    for (const auto& [key, field] : *fields) {
-      output.name = ReadName(field, name);
+    const YamlValue* dims = nullptr;
+    const YamlValue* shape = nullptr;
+    for (const auto& [key, field] : *given) {
+      if (key == "name") {
+        tensor.name = ReadName(field, name);
+      } else if (key == "dims") {
+        dims = &field;
+      } else if (key == "reshape") {
+        shape = &field;
+      } else {
+        read_field(key, field, tensor);
+      }
     }
+    ReadReshape(dims, shape, spec, tensor);
   }
-  CheckNames(value, outputs);
+  CheckNames(value, tensors);
+}
+
+}  // namespace
+
+void ReadInputs(const YamlValue& value, ModelSpec& spec) {
+  ReadTensors(
+      value, {"pad_value", "range", "name", "dims", "reshape"}, spec,
+      spec.inputs,
+      [](std::string_view key, const YamlValue& field, InputSpec& input) {
+        if (key == "pad_value") {
+          input.pad_value =
+              ReadElement(field, input.dtype, /*may_be_infinite=*/true)
+                  .value_or(0);
+        } else {
+          ReadRange(field, input);
+        }
+      });
+}
+
+void ReadOutputs(const YamlValue& value, ModelSpec& spec) {
+  ReadTensors(value, {"name", "dims", "reshape"}, spec, spec.outputs,
+              [](std::string_view, const YamlValue&, OutputSpec&) {});
 }
 
 }  // namespace stoker

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "tensor/device.h"
 #include "tensor/dim_expr.h"
+#include "tensor/reshape.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
 
@@ -42,12 +43,15 @@ struct InputSpec {
   // the program's operators leave it; unset: integers 0..1, floating point from
   // a standard normal distribution.
   std::optional<std::pair<double, double>> range;
+  // Where clients have another shape than `dims`; with the batch.
+  std::optional<Reshape> reshape = std::nullopt;
 };
 
 struct OutputSpec {
   std::string name;
   DataType dtype = DataType::kFp32;
   std::vector<DimExpr> dims;
+  std::optional<Reshape> reshape = std::nullopt;  // as an input's
 };
 
 enum class ReadyWhen { kEager, kWarm };

@@ -67,8 +67,8 @@ class YamlWriter {
     WriteVersions();
     Add(root_.LineOf("max_batch_size"),
         absl::StrCat("max_batch_size: ", config_.max_batch_size()));
-    WriteNames("inputs", tensors.inputs);
-    WriteNames("outputs", tensors.outputs);
+    WriteTensors("inputs", tensors.inputs);
+    WriteTensors("outputs", tensors.outputs);
     WriteBuckets(program, tensors);
     WriteInstances();
     WriteParameters();
@@ -105,13 +105,23 @@ class YamlWriter {
     }
   }
 
-  void WriteNames(const char* field,
-                  const std::vector<ConfigTensors::Name>& names) {
-    if (names.empty()) return;
-    Add(names.front().line, absl::StrCat(field, ":"));
-    for (const ConfigTensors::Name& name : names) {
-      Add(name.line, absl::StrCat("  ", YamlName(name.program),
-                                  ": {name: ", YamlName(name.config), "}"));
+  void WriteTensors(const char* field,
+                    const std::vector<ConfigTensors::Tensor>& tensors) {
+    if (tensors.empty()) return;
+    Add(tensors.front().line, absl::StrCat(field, ":"));
+    for (const ConfigTensors::Tensor& tensor : tensors) {
+      std::vector<std::string> fields;
+      if (tensor.config != tensor.program) {
+        fields.push_back(absl::StrCat("name: ", YamlName(tensor.config)));
+      }
+      if (tensor.reshape.has_value()) {
+        fields.push_back(
+            absl::StrCat("dims: ", YamlList(tensor.reshape->dims)));
+        fields.push_back(
+            absl::StrCat("reshape: ", YamlList(tensor.reshape->shape)));
+      }
+      Add(tensor.line, absl::StrCat("  ", YamlName(tensor.program), ": {",
+                                    absl::StrJoin(fields, ", "), "}"));
     }
   }
 

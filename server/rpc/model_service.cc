@@ -66,6 +66,10 @@ void FillTensorMetadata(const TensorSpec& spec,
                         inference::ModelMetadataResponse::TensorMetadata* out) {
   out->set_name(spec.name);
   out->set_datatype(std::string(DataTypeName(spec.dtype)));
+  if (spec.reshape.has_value()) {
+    for (const int64_t size : spec.reshape->dims) out->add_shape(size);
+    return;
+  }
   for (const DimExpr& dim : spec.dims) out->add_shape(WireSize(dim));
 }
 
@@ -73,7 +77,18 @@ template <typename TensorSpec, typename ConfigTensor>
 void FillConfigTensor(const TensorSpec& spec, bool batched, ConfigTensor* out) {
   out->set_name(spec.name);
   out->set_data_type(ConfigType(spec.dtype));
-  for (size_t axis = batched ? 1 : 0; axis < spec.dims.size(); ++axis) {
+  const size_t first = batched ? 1 : 0;
+  if (spec.reshape.has_value()) {
+    const auto own = [first](const Shape& shape) {
+      return absl::MakeConstSpan(shape).subspan(first);
+    };
+    out->mutable_dims()->Add(own(spec.reshape->dims).begin(),
+                             own(spec.reshape->dims).end());
+    out->mutable_reshape()->mutable_shape()->Add(
+        own(spec.reshape->shape).begin(), own(spec.reshape->shape).end());
+    return;
+  }
+  for (size_t axis = first; axis < spec.dims.size(); ++axis) {
     out->add_dims(WireSize(spec.dims[axis]));
   }
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
@@ -13,12 +14,10 @@
 namespace stoker {
 namespace {
 
-using InferInput = RequestView::Input;
-
 constexpr int64_t kUnset = -1;
 
 template <typename... Parts>
-absl::Status Invalid(const Parts&... parts) {
+absl::Status WrongInput(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
@@ -29,23 +28,28 @@ ShapeReader::ShapeReader(const ModelSpec& spec)
       sizes_(spec.dimensions.size(), kUnset),
       first_input_(spec.dimensions.size(), kUnset) {}
 
-absl::Status ShapeReader::ReadInput(int index, const InferInput& got) {
+absl::Status ShapeReader::ReadInput(int index, const RequestView::Input& got) {
   const InputSpec& input = spec_.inputs[index];
   if (got.datatype != DataTypeName(input.dtype)) {
-    return Invalid("inference input '", input.name, "' data-type is '",
-                   Excerpt(got.datatype), "', but model '", spec_.name,
-                   "' expects '", Absl(DataTypeName(input.dtype)), "'");
+    return WrongInput("inference input '", input.name, "' data-type is '",
+                      Excerpt(got.datatype), "', but model '", spec_.name,
+                      "' expects '", Absl(DataTypeName(input.dtype)), "'");
   }
   if (std::any_of(got.shape.begin(), got.shape.end(),
                   [](int64_t d) { return d < 0; })) {
-    return Invalid("All input dimensions should be specified for input '",
-                   input.name, "' for model '", spec_.name, "', got ",
-                   ShapeExcerpt(got.shape));
+    return WrongInput("All input dimensions should be specified for input '",
+                      input.name, "' for model '", spec_.name, "', got ",
+                      ShapeExcerpt(got.shape));
   }
-  if (got.shape.size() != input.dims.size()) {
+  if (input.reshape.has_value()) {
+    std::optional<Shape> shape = input.reshape->ToProgram(got.shape);
+    if (!shape) return WrongShape(input, got, WrongRankHint(input, got));
+    reshaped_.resize(spec_.inputs.size());
+    reshaped_[index] = *std::move(shape);
+  } else if (got.shape.size() != input.dims.size()) {
     return WrongShape(input, got, WrongRankHint(input, got));
   }
-  for (size_t axis = 0; axis < got.shape.size(); ++axis) {
+  for (size_t axis = 0; axis < input.dims.size(); ++axis) {
     if (!input.dims[axis].is_dimension()) continue;
     RETURN_IF_ERROR(
         SetDimension(input.dims[axis].dimension(), index, axis, got));
@@ -53,16 +57,22 @@ absl::Status ShapeReader::ReadInput(int index, const InferInput& got) {
   return absl::OkStatus();
 }
 
+const Shape& ShapeReader::ShapeOf(int index,
+                                  const RequestView::Input& got) const {
+  return spec_.inputs[index].reshape.has_value() ? reshaped_[index] : got.shape;
+}
+
 bool ShapeReader::LacksSizes() const {
   return std::find(sizes_.begin(), sizes_.end(), kUnset) != sizes_.end();
 }
 
-absl::Status ShapeReader::SolveInput(int index, const InferInput& got) {
+absl::Status ShapeReader::SolveInput(int index, const RequestView::Input& got) {
   const InputSpec& input = spec_.inputs[index];
-  for (size_t axis = 0; axis < got.shape.size(); ++axis) {
+  const Shape& shape = ShapeOf(index, got);
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
     const std::optional<DimExpr::Affine> affine = input.dims[axis].AsAffine();
     if (!affine || sizes_[affine->dimension] != kUnset) continue;
-    const std::optional<int64_t> size = affine->Solve(got.shape[axis]);
+    const std::optional<int64_t> size = affine->Solve(shape[axis]);
     if (!size) {
       return WrongShape(
           input, got,
@@ -76,12 +86,14 @@ absl::Status ShapeReader::SolveInput(int index, const InferInput& got) {
   return absl::OkStatus();
 }
 
-absl::Status ShapeReader::CheckInput(int index, const InferInput& got) const {
+absl::Status ShapeReader::CheckInput(int index,
+                                     const RequestView::Input& got) const {
   const InputSpec& input = spec_.inputs[index];
-  for (size_t axis = 0; axis < got.shape.size(); ++axis) {
+  const Shape& shape = ShapeOf(index, got);
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
     if (input.dims[axis].is_dimension()) continue;
     const std::optional<int64_t> expected = input.dims[axis].Evaluate(sizes_);
-    if (expected == got.shape[axis]) continue;
+    if (expected == shape[axis]) continue;
     return WrongShape(
         input, got,
         expected.has_value()
@@ -93,7 +105,7 @@ absl::Status ShapeReader::CheckInput(int index, const InferInput& got) const {
 
 absl::Status ShapeReader::CheckBatch() const {
   if (spec_.max_batch_size > 0 && rows() > spec_.max_batch_size) {
-    return Invalid(
+    return WrongInput(
         "inference request batch-size must be <= ", spec_.max_batch_size,
         " for '", spec_.name, "', got ", rows());
   }
@@ -111,8 +123,8 @@ int64_t ShapeReader::rows() const {
 }
 
 absl::Status ShapeReader::SetDimension(int dimension, int index, size_t axis,
-                                       const InferInput& got) {
-  const int64_t size = got.shape[axis];
+                                       const RequestView::Input& got) {
+  const int64_t size = ShapeOf(index, got)[axis];
   if (sizes_[dimension] == kUnset) {
     sizes_[dimension] = size;
     first_input_[dimension] = index;
@@ -122,10 +134,10 @@ absl::Status ShapeReader::SetDimension(int dimension, int index, size_t axis,
   const InputSpec& input = spec_.inputs[index];
   const std::string& other = spec_.inputs[first_input_[dimension]].name;
   if (dimension == spec_.batch_dimension) {
-    return Invalid("input '", input.name,
-                   "' batch size does not match other inputs for '", spec_.name,
-                   "': ", size, " against ", sizes_[dimension], " of '", other,
-                   "'");
+    return WrongInput("input '", input.name,
+                      "' batch size does not match other inputs for '",
+                      spec_.name, "': ", size, " against ", sizes_[dimension],
+                      " of '", other, "'");
   }
   return WrongShape(
       input, got,
@@ -134,25 +146,34 @@ absl::Status ShapeReader::SetDimension(int dimension, int index, size_t axis,
 }
 
 std::string ShapeReader::WrongRankHint(const InputSpec& input,
-                                       const InferInput& got) const {
+                                       const RequestView::Input& got) const {
   const size_t rank = got.shape.size();
-  if (spec_.max_batch_size > 0 && rank + 1 == input.dims.size()) {
+  const size_t wanted = input.reshape.has_value() ? input.reshape->dims.size()
+                                                  : input.dims.size();
+  if (rank == wanted) return "sizes other than -1 are fixed";
+  if (spec_.max_batch_size > 0 && rank + 1 == wanted) {
     return "the first dimension must be the batch";
   }
-  return absl::StrCat("expected ", input.dims.size(), " dimensions, got ",
-                      rank);
+  return absl::StrCat("expected ", wanted, " dimensions, got ", rank);
 }
 
 absl::Status ShapeReader::WrongShape(const InputSpec& input,
-                                     const InferInput& got,
+                                     const RequestView::Input& got,
                                      absl::string_view hint) const {
   Shape expected;
-  for (const DimExpr& dim : input.dims) {
-    expected.push_back(dim.is_constant() ? dim.constant() : -1);
+  std::string reshape;
+  if (input.reshape.has_value()) {
+    expected = input.reshape->dims;
+    reshape = absl::StrCat(", reshaped to ", ShapeExcerpt(input.reshape->shape),
+                           " for the program");
+  } else {
+    for (const DimExpr& dim : input.dims) {
+      expected.push_back(dim.is_constant() ? dim.constant() : -1);
+    }
   }
-  return Invalid("unexpected shape for input '", input.name, "' for model '",
-                 spec_.name, "'. Expected ", ShapeExcerpt(expected), ", got ",
-                 ShapeExcerpt(got.shape), ": ", hint);
+  return WrongInput("unexpected shape for input '", input.name, "' for model '",
+                    spec_.name, "'. Expected ", ShapeExcerpt(expected), reshape,
+                    ", got ", ShapeExcerpt(got.shape), ": ", hint);
 }
 
 }  // namespace stoker

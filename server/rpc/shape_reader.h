@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
@@ -41,6 +42,8 @@ class ShapeReader {
   // INTERNAL where a dimension is no axis of any input.
   absl::Status CheckBatch() const;
 
+  // As the program has it; after ReadInput.
+  const Shape& ShapeOf(int index, const RequestView::Input& got) const;
   const DimensionSizes& sizes() const { return sizes_; }
   int64_t rows() const;
 
@@ -53,6 +56,8 @@ class ShapeReader {
                           absl::string_view hint) const;
 
   const ModelSpec& spec_;
+  // By input, where clients have another shape; empty: where none does.
+  std::vector<Shape> reshaped_;
   DimensionSizes sizes_;
   absl::InlinedVector<int, 4> first_input_;
 };

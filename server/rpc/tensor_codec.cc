@@ -123,9 +123,10 @@ absl::Status CheckRawContents(const RequestView& request,
 absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
                                   const SharedTensors& shared, size_t position,
                                   const ModelSpec& spec, const InputSpec& input,
+                                  const Shape& shape,
                                   std::shared_ptr<const void> owner) {
   const InferInput& got = request.inputs[position];
-  const TensorForm form{input.name, spec.name, input.dtype, got.shape};
+  const TensorForm form{input.name, spec.name, input.dtype, shape};
   if (const SharedMemoryRange* range = shared.Input(position)) {
     return TensorFromSharedMemory(form, *range);
   }
@@ -211,10 +212,12 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
 
   decoded.inputs.reserve(positions.size());
   for (size_t i = 0; i < positions.size(); ++i) {
-    ASSIGN_OR_RETURN(
-        Tensor tensor,
-        ReadTensor(request, shared, static_cast<size_t>(positions[i]), spec,
-                   spec.inputs[i], owner));
+    const auto position = static_cast<size_t>(positions[i]);
+    ASSIGN_OR_RETURN(Tensor tensor,
+                     ReadTensor(request, shared, position, spec, spec.inputs[i],
+                                shapes.ShapeOf(static_cast<int>(i),
+                                               request.inputs[position]),
+                                owner));
     decoded.inputs.push_back(std::move(tensor));
   }
   decoded.shared_outputs = std::move(shared.outputs);

@@ -68,6 +68,24 @@ TEST(ModelConfig, IsTheMetadataWithoutTheBatch) {
             "batch=1,tokens=16;batch=8,tokens=16");
 }
 
+TEST(ModelConfig, ClientsSeeTheirShapesAndWhatTheyBecome) {
+  ModelSpec spec = TextModel();
+  spec.inputs[0].reshape = {{-1, 1, -1}, {-1, -1}};
+  spec.outputs[1].reshape = {{-1, 1}, {-1}};
+  inference::ModelMetadataResponse metadata;
+  inference::ModelConfig config;
+  FillModelMetadata(spec, &metadata);
+  FillModelConfig(spec, &config);
+  EXPECT_THAT(metadata.inputs(0).shape(), ElementsAre(-1, 1, -1));
+  EXPECT_THAT(metadata.outputs(1).shape(), ElementsAre(-1, 1));
+  EXPECT_THAT(config.input(0).dims(), ElementsAre(1, -1));
+  EXPECT_THAT(config.input(0).reshape().shape(), ElementsAre(-1));
+  EXPECT_FALSE(config.input(1).has_reshape());
+  EXPECT_THAT(config.output(1).dims(), ElementsAre(1));
+  EXPECT_TRUE(config.output(1).has_reshape());
+  EXPECT_TRUE(config.output(1).reshape().shape().empty());
+}
+
 TEST(ModelConfig, SaysWhereItRuns) {
   ModelSpec spec = TextModel();
   inference::ModelConfig config;

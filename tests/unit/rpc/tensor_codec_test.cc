@@ -21,6 +21,14 @@ absl::StatusOr<DecodedRequest> Decode(const ModelInferRequest& request,
   return DecodeRequest(received->view(), spec, nullptr, received, AdmitAll);
 }
 
+// Of the first input.
+void SetShape(ModelInferRequest& request,
+              std::initializer_list<int64_t> shape) {
+  auto& to = *request.mutable_inputs(0)->mutable_shape();
+  to.Clear();
+  to.Add(shape.begin(), shape.end());
+}
+
 TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
   ModelInferRequest request = TextRequest(2, 5);
   request.mutable_inputs()->SwapElements(0, 2);
@@ -352,6 +360,37 @@ TEST(DecodeRequest, ClaimedSizesAllocateNothing) {
       Decode(request, PlainModel(DataType::kInt64)).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("more elements than memory can hold"));
+}
+
+TEST(DecodeRequest, ClientsShapesBecomeTheProgramsWithoutACopy) {
+  ModelSpec spec = TextModel();
+  spec.inputs[0].reshape = {{-1, 1, -1}, {-1, -1}};
+  ModelInferRequest request = TextRequest(2, 5);
+  SetShape(request, {2, 1, 5});
+  const auto received = Received(request);
+  const absl::StatusOr<DecodedRequest> decoded =
+      DecodeRequest(received->view(), spec, nullptr, received, AdmitAll);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(decoded->inputs[0].shape, ElementsAre(2, 5));
+  EXPECT_EQ(decoded->inputs[0].data,
+            received->view().raw_input_contents[0].data);
+  EXPECT_THAT(decoded->inputs[1].shape, ElementsAre(2, 5));
+  EXPECT_THAT(decoded->sizes, ElementsAre(2, 5));
+
+  const auto message = [&](std::initializer_list<int64_t> shape) {
+    SetShape(request, shape);
+    return std::string(Decode(request, spec).status().message());
+  };
+  EXPECT_THAT(message({2, 5}),
+              HasSubstr("unexpected shape for input 'ids' for model 'text'. "
+                        "Expected [-1,1,-1], reshaped to [-1,-1] for the "
+                        "program, got [2,5]: the first dimension must be the "
+                        "batch"));
+  EXPECT_THAT(message({2, 5, 1}), HasSubstr("sizes other than -1 are fixed"));
+  EXPECT_THAT(message({2, 1, 5, 1}), HasSubstr("expected 3 dimensions, got 4"));
+  EXPECT_THAT(message({3, 1, 5}), HasSubstr("batch size does not match"));
+  EXPECT_THAT(message({2, 1, 4}), HasSubstr("dimension 'tokens' is 4"));
+  EXPECT_THAT(message({2, 1, -1}), HasSubstr("should be specified"));
 }
 
 TEST(DecodeRequest, ZeroHidesNoOverflow) {
