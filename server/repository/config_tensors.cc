@@ -92,9 +92,16 @@ class TensorMatcher {
       }
       (field == "input" ? input_names_ : output_names_)
           .emplace(tensor.name(), index);
-      if (tensor.name() != known[index] || reshape.has_value()) {
-        changed.push_back({known[index], tensor.name(), place.LineOf("name"),
-                           std::move(reshape)});
+      ConfigTensors::Tensor found{known[index], tensor.name(),
+                                  place.LineOf("name"), std::move(reshape)};
+      if constexpr (requires { tensor.optional(); }) {
+        if (tensor.optional()) {
+          found.default_value = ReadDefault(place, tensor.name());
+        }
+      }
+      if (found.config != found.program || found.reshape.has_value() ||
+          found.default_value.has_value()) {
+        changed.push_back(std::move(found));
       }
     }
     return changed;
@@ -122,6 +129,25 @@ class TensorMatcher {
     if (got != expected) {
       place.Refuse("data_type", absl::StrCat("the program's ", expected), got);
     }
+  }
+
+  // A backend of Triton's sees that an input is absent; a program can't.
+  std::optional<std::pair<std::string, int>> ReadDefault(
+      const PbtxtMessage& place, const std::string& name) const {
+    const std::string key = absl::StrCat(kDefaultKey, name);
+    const std::vector<std::string> keys = ParameterKeys(config_);
+    const auto found = std::find(keys.begin(), keys.end(), key);
+    if (found == keys.end()) {
+      place.Refuse("optional",
+                   absl::StrCat("parameters with the key ", key,
+                                ": the number that the program gets for it "
+                                "where a request leaves it out"),
+                   "none");
+      return std::nullopt;
+    }
+    return std::pair(
+        config_.parameters().at(key).string_value(),
+        root_.LineOf("parameters", static_cast<int>(found - keys.begin())));
   }
 
   // Where the program's shape is another than dims.

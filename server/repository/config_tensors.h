@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "repository/config_pbtxt.h"
@@ -21,6 +22,8 @@ struct ConfigTensors {
     std::string config;
     int line = 0;
     std::optional<Reshape> reshape;  // without the batch
+    // Of an optional input, as it is written, and its line.
+    std::optional<std::pair<std::string, int>> default_value = std::nullopt;
   };
   struct Sizes {
     std::set<int64_t> sizes;
@@ -31,6 +34,10 @@ struct ConfigTensors {
   // Sizes that it names, by the dimension's index.
   std::map<int, Sizes> sizes;
 };
+
+// "default.NAME": the key of the parameter that says what an optional input has
+// where a request leaves it out.
+inline constexpr char kDefaultKey[] = "default.";
 
 // Mistakes are noted. A name is the program's, or ends in "__" and the tensor's
 // position.

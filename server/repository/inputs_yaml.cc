@@ -141,6 +141,30 @@ void ReadReshape(const YamlValue* dims, const YamlValue* shape,
   if (reshape.dims != reshape.shape) tensor.reshape = std::move(reshape);
 }
 
+// What a request leaves out has the sizes of what it has.
+void CheckDefault(const YamlValue& value, const InputSpec& input,
+                  const ModelSpec& spec) {
+  for (size_t d = 0; d < spec.dimensions.size(); ++d) {
+    const auto index = static_cast<int>(d);
+    const auto is_size = [index](const DimExpr& dim) {
+      const auto affine = dim.AsAffine();
+      return affine.has_value() && affine->dimension == index;
+    };
+    const bool known = std::any_of(
+        spec.inputs.begin(), spec.inputs.end(), [&](const InputSpec& other) {
+          return !other.default_value.has_value() &&
+                 std::any_of(other.dims.begin(), other.dims.end(), is_size);
+        });
+    const bool asked = std::any_of(
+        input.dims.begin(), input.dims.end(),
+        [index](const DimExpr& dim) { return dim.DependsOn(index); });
+    if (known || !asked) continue;
+    return value.Error(absl::StrCat("inputs without default that have the ",
+                                    "dimension ", spec.dimensions[d].name),
+                       "none");
+  }
+}
+
 // Each of the tensors that `value` names with its fields.
 template <typename TensorSpec, typename ReadField>
 void ReadTensors(const YamlValue& value, const std::vector<std::string>& fields,
@@ -175,18 +199,23 @@ void ReadTensors(const YamlValue& value, const std::vector<std::string>& fields,
 }  // namespace
 
 void ReadInputs(const YamlValue& value, ModelSpec& spec) {
-  ReadTensors(
-      value, {"pad_value", "range", "name", "dims", "reshape"}, spec,
-      spec.inputs,
-      [](std::string_view key, const YamlValue& field, InputSpec& input) {
-        if (key == "pad_value") {
-          input.pad_value =
-              ReadElement(field, input.dtype, /*may_be_infinite=*/true)
-                  .value_or(0);
-        } else {
-          ReadRange(field, input);
-        }
-      });
+  std::vector<std::pair<const InputSpec*, YamlValue>> defaults;
+  const auto read = [&defaults](std::string_view key, const YamlValue& field,
+                                InputSpec& input) {
+    if (key == "range") return ReadRange(field, input);
+    const std::optional<double> element =
+        ReadElement(field, input.dtype, /*may_be_infinite=*/true);
+    if (key == "pad_value") {
+      input.pad_value = element.value_or(0);
+    } else {
+      input.default_value = element;
+      defaults.emplace_back(&input, field);
+    }
+  };
+  ReadTensors(value,
+              {"pad_value", "range", "name", "dims", "reshape", "default"},
+              spec, spec.inputs, read);
+  for (const auto& [input, field] : defaults) CheckDefault(field, *input, spec);
 }
 
 void ReadOutputs(const YamlValue& value, ModelSpec& spec) {

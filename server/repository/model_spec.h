@@ -45,6 +45,9 @@ struct InputSpec {
   std::optional<std::pair<double, double>> range;
   // Where clients have another shape than `dims`; with the batch.
   std::optional<Reshape> reshape = std::nullopt;
+  // Every element for a request that leaves the input out; unset: none may. All
+  // sizes that it depends on are sizes of inputs without one.
+  std::optional<double> default_value = std::nullopt;
 };
 
 struct OutputSpec {

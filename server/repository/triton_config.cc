@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -32,6 +33,13 @@ std::string YamlName(const std::string& name) {
   return plain && !words->contains(absl::AsciiStrToLower(name))
              ? name
              : JsonText(name);
+}
+
+// The same of what should be a number.
+std::string YamlNumber(const std::string& text) {
+  const bool plain = !text.empty() &&
+                     text.find_first_not_of("0123456789+-.einfa") == text.npos;
+  return plain || text == "true" || text == "false" ? text : JsonText(text);
 }
 
 template <typename Numbers>
@@ -120,8 +128,18 @@ class YamlWriter {
         fields.push_back(
             absl::StrCat("reshape: ", YamlList(tensor.reshape->shape)));
       }
-      Add(tensor.line, absl::StrCat("  ", YamlName(tensor.program), ": {",
-                                    absl::StrJoin(fields, ", "), "}"));
+      const std::string begin =
+          absl::StrCat("  ", YamlName(tensor.program), ": {");
+      if (!tensor.default_value.has_value()) {
+        Add(tensor.line, absl::StrCat(begin, absl::StrJoin(fields, ", "), "}"));
+        continue;
+      }
+      // On a line of its own, since it has one in the file.
+      for (std::string& text : fields) text.append(",");
+      Add(tensor.line, absl::StrCat(begin, absl::StrJoin(fields, " ")));
+      Add(tensor.default_value->second,
+          absl::StrCat("    default: ", YamlNumber(tensor.default_value->first),
+                       "}"));
     }
   }
 
@@ -210,16 +228,26 @@ class YamlWriter {
     }
   }
 
+  // Of an input that may be left out.
+  bool IsDefault(const std::string& key) const {
+    return std::any_of(config_.input().begin(), config_.input().end(),
+                       [&](const triton::ModelInput& input) {
+                         return input.optional() &&
+                                key == absl::StrCat(kDefaultKey, input.name());
+                       });
+  }
+
   void WriteParameters() {
-    // In the order written, which a look by key would lose.
-    const auto* const field =
-        config_.GetDescriptor()->FindFieldByName("parameters");
-    const auto* const reflection = config_.GetReflection();
-    std::map<std::string, int> lines;
-    for (int i = 0; i < reflection->FieldSize(config_, field); ++i) {
-      const auto& entry = reflection->GetRepeatedMessage(config_, field, i);
-      const std::string key = entry.GetReflection()->GetString(
-          entry, entry.GetDescriptor()->FindFieldByNumber(1));
+    const std::vector<std::string> keys = ParameterKeys(config_);
+    for (int i = 0; i < static_cast<int>(keys.size()); ++i) {
+      const std::string& key = keys[static_cast<size_t>(i)];
+      if (IsDefault(key)) continue;
+      if (absl::StartsWith(key, kDefaultKey)) {
+        root_.Refuse("parameters",
+                     absl::StrCat(kDefaultKey, "NAME of an optional input"),
+                     key, i);
+        continue;
+      }
       if (key != "INTRA_OP_THREAD_COUNT") {
         root_.Ignore("parameters",
                      absl::StrCat(key, " is none that is known here"), i);

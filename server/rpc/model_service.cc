@@ -203,7 +203,9 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
                         config->mutable_dynamic_batching());
   }
   for (const InputSpec& input : spec.inputs) {
-    FillConfigTensor(input, batched, config->add_input());
+    inference::ModelInput* out = config->add_input();
+    FillConfigTensor(input, batched, out);
+    out->set_optional(input.default_value.has_value());
   }
   for (const OutputSpec& output : spec.outputs) {
     FillConfigTensor(output, batched, config->add_output());

@@ -17,6 +17,7 @@
 #include "rpc/shape_reader.h"
 #include "rpc/shared_tensors.h"
 #include "rpc/typed_contents.h"
+#include "tensor/element.h"
 
 namespace stoker {
 namespace {
@@ -50,6 +51,12 @@ int IndexOf(const Specs& specs, std::string_view name) {
   return -1;
 }
 
+size_t RequiredInputs(const ModelSpec& spec) {
+  return static_cast<size_t>(std::count_if(
+      spec.inputs.begin(), spec.inputs.end(),
+      [](const InputSpec& input) { return !input.default_value.has_value(); }));
+}
+
 absl::Status WrongInputCount(const RequestView& request,
                              const ModelSpec& spec) {
   std::vector<std::string> missing;
@@ -57,12 +64,20 @@ absl::Status WrongInputCount(const RequestView& request,
     const bool given =
         std::any_of(request.inputs.begin(), request.inputs.end(),
                     [&](const auto& got) { return got.name == input.name; });
-    if (!given) missing.push_back(absl::StrCat("'", input.name, "'"));
+    if (!given && !input.default_value.has_value()) {
+      missing.push_back(absl::StrCat("'", input.name, "'"));
+    }
   }
+  const size_t required = RequiredInputs(spec);
+  const std::string expected =
+      required == spec.inputs.size()
+          ? absl::StrCat(required, " inputs")
+          : absl::StrCat("number of inputs between ", required, " and ",
+                         spec.inputs.size());
   std::string text =
-      absl::StrCat("expected ", spec.inputs.size(), " inputs but got ",
-                   request.inputs.size(), " inputs for model '", spec.name,
-                   "'. Got input(s) [", NameList(request.inputs), "]");
+      absl::StrCat("expected ", expected, " but got ", request.inputs.size(),
+                   " inputs for model '", spec.name, "'. Got input(s) [",
+                   NameList(request.inputs), "]");
   if (!missing.empty()) {
     absl::StrAppend(&text, ", but missing required input(s) [",
                     absl::StrJoin(missing, ","), "]");
@@ -70,12 +85,13 @@ absl::Status WrongInputCount(const RequestView& request,
   return absl::InvalidArgumentError(text);
 }
 
-// Position in the request of each of the model's inputs.
+// Position in the request of each of the model's inputs; -1: it is left out.
 using Positions = absl::InlinedVector<int, 8>;
 
 absl::StatusOr<Positions> MatchInputs(const RequestView& request,
                                       const ModelSpec& spec) {
-  if (request.inputs.size() != spec.inputs.size()) {
+  if (request.inputs.size() > spec.inputs.size() ||
+      request.inputs.size() < RequiredInputs(spec)) {
     return WrongInputCount(request, spec);
   }
   Positions positions(spec.inputs.size(), -1);
@@ -94,6 +110,11 @@ absl::StatusOr<Positions> MatchInputs(const RequestView& request,
                      "' already exists in request for model '", spec.name, "'");
     }
     positions[index] = static_cast<int>(position);
+  }
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (positions[i] < 0 && !spec.inputs[i].default_value.has_value()) {
+      return WrongInputCount(request, spec);
+    }
   }
   return positions;
 }
@@ -149,28 +170,70 @@ size_t ScatteredBytes(const RequestView& request) {
   return bytes;
 }
 
-// Outputs whose size depends on the elements count as nothing.
+constexpr size_t kMostBytes = std::numeric_limits<size_t>::max() / 8;
+
+// Of a tensor of such sizes; what depends on the elements counts as nothing.
+size_t TensorBytes(DataType dtype, const std::vector<DimExpr>& dims,
+                   const DimensionSizes& sizes) {
+  Shape shape;
+  for (const DimExpr& dim : dims) {
+    shape.push_back(dim.Evaluate(sizes).value_or(0));
+  }
+  const std::optional<int64_t> count = ElementCount(shape);
+  int64_t bytes = 0;
+  if (!count.has_value() ||
+      __builtin_mul_overflow(*count, static_cast<int64_t>(DataTypeSize(dtype)),
+                             &bytes)) {
+    return kMostBytes;
+  }
+  return std::min(kMostBytes, static_cast<size_t>(bytes));
+}
+
 size_t AnswerBytes(const ModelSpec& spec, const OutputIndices& outputs,
                    const DimensionSizes& sizes) {
-  constexpr size_t kMost = std::numeric_limits<size_t>::max() / 2;
   size_t bytes = 0;
   for (const int index : outputs) {
     const OutputSpec& output = spec.outputs[index];
-    Shape shape;
-    for (const DimExpr& dim : output.dims) {
-      shape.push_back(dim.Evaluate(sizes).value_or(0));
-    }
-    const std::optional<int64_t> count = ElementCount(shape);
-    int64_t of_output = 0;
-    if (!count.has_value() ||
-        __builtin_mul_overflow(*count,
-                               static_cast<int64_t>(DataTypeSize(output.dtype)),
-                               &of_output)) {
-      return kMost;
-    }
-    bytes = std::min(kMost, bytes + static_cast<size_t>(of_output));
+    bytes = std::min(kMostBytes,
+                     bytes + TensorBytes(output.dtype, output.dims, sizes));
   }
   return bytes;
+}
+
+// Of the inputs that the request leaves out.
+size_t DefaultBytes(const ModelSpec& spec, const Positions& positions,
+                    const DimensionSizes& sizes) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (positions[i] >= 0) continue;
+    const InputSpec& input = spec.inputs[i];
+    bytes = std::min(kMostBytes,
+                     bytes + TensorBytes(input.dtype, input.dims, sizes));
+  }
+  return bytes;
+}
+
+// Once its memory has been asked for.
+absl::StatusOr<Tensor> DefaultTensor(const ModelSpec& spec,
+                                     const InputSpec& input,
+                                     const DimensionSizes& sizes) {
+  TensorForm form{input.name, spec.name, input.dtype, {}};
+  for (const DimExpr& dim : input.dims) {
+    const std::optional<int64_t> size = dim.Evaluate(sizes);
+    if (!size.has_value() || *size < 0) {
+      return Invalid("input '", input.name, "' for model '", spec.name,
+                     "', which the request leaves out, has no size for the "
+                     "dimensions of the others");
+    }
+    form.shape.push_back(*size);
+  }
+  ASSIGN_OR_RETURN(const size_t bytes, ByteSize(form));
+  const size_t each = DataTypeSize(input.dtype);
+  const Buffer buffer(bytes);
+  FillElements(buffer.data(), static_cast<int64_t>(bytes / each), each,
+               EncodeElement(*input.default_value, input.dtype));
+  return Tensor{input.dtype, std::move(form.shape), buffer.data(), bytes,
+                buffer.share()};
 }
 
 }  // namespace
@@ -194,31 +257,40 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
   ASSIGN_OR_RETURN(SharedTensors shared, FindSharedTensors(request, regions));
   RETURN_IF_ERROR(CheckRawContents(request, shared, spec));
   ShapeReader shapes(spec);
-  for (size_t i = 0; i < positions.size(); ++i) {
-    const InferInput& got = request.inputs[positions[i]];
-    RETURN_IF_ERROR(shapes.ReadInput(static_cast<int>(i), got));
+  const auto for_each_given = [&](auto visit) -> absl::Status {
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (positions[i] < 0) continue;
+      RETURN_IF_ERROR(visit(static_cast<int>(i), request.inputs[positions[i]]));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(for_each_given(
+      [&](int i, const InferInput& got) { return shapes.ReadInput(i, got); }));
+  if (shapes.LacksSizes()) {
+    RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+      return shapes.SolveInput(i, got);
+    }));
   }
-  for (size_t i = 0; shapes.LacksSizes() && i < positions.size(); ++i) {
-    RETURN_IF_ERROR(
-        shapes.SolveInput(static_cast<int>(i), request.inputs[positions[i]]));
-  }
-  for (size_t i = 0; i < positions.size(); ++i) {
-    RETURN_IF_ERROR(
-        shapes.CheckInput(static_cast<int>(i), request.inputs[positions[i]]));
-  }
+  RETURN_IF_ERROR(for_each_given(
+      [&](int i, const InferInput& got) { return shapes.CheckInput(i, got); }));
   RETURN_IF_ERROR(shapes.CheckBatch());
   RETURN_IF_ERROR(admit(ScatteredBytes(request) + shared.input_bytes() +
-                        AnswerBytes(spec, decoded.outputs, shapes.sizes())));
+                        AnswerBytes(spec, decoded.outputs, shapes.sizes()) +
+                        DefaultBytes(spec, positions, shapes.sizes())));
 
-  decoded.inputs.reserve(positions.size());
+  decoded.inputs.resize(positions.size());
+  RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+    ASSIGN_OR_RETURN(
+        decoded.inputs[i],
+        ReadTensor(request, shared, static_cast<size_t>(positions[i]), spec,
+                   spec.inputs[i], shapes.ShapeOf(i, got), owner));
+    return absl::OkStatus();
+  }));
+  // Last: what the others claim to be has arrived.
   for (size_t i = 0; i < positions.size(); ++i) {
-    const auto position = static_cast<size_t>(positions[i]);
-    ASSIGN_OR_RETURN(Tensor tensor,
-                     ReadTensor(request, shared, position, spec, spec.inputs[i],
-                                shapes.ShapeOf(static_cast<int>(i),
-                                               request.inputs[position]),
-                                owner));
-    decoded.inputs.push_back(std::move(tensor));
+    if (positions[i] >= 0) continue;
+    ASSIGN_OR_RETURN(decoded.inputs[i],
+                     DefaultTensor(spec, spec.inputs[i], shapes.sizes()));
   }
   decoded.shared_outputs = std::move(shared.outputs);
   decoded.sizes = shapes.sizes();

@@ -472,6 +472,22 @@ TEST(ModelYamlTest, NamesForClients) {
   EXPECT_THAT(Message("outputs: {nothing: {name: x}}"), HasSubstr("nothing"));
 }
 
+TEST(ModelYamlTest, InputsThatMayBeLeftOut) {
+  const auto spec = Apply("inputs: {attention_mask: {default: 1}}");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->inputs[0].default_value, std::nullopt);
+  EXPECT_EQ(spec->inputs[1].default_value, 1);
+  EXPECT_THAT(Message("inputs: {attention_mask: {default: 1.5}}"),
+              HasSubstr("inputs.attention_mask.default: expected a whole "
+                        "number from"));
+  // Nothing would say what sizes they have.
+  EXPECT_THAT(Message("inputs: {attention_mask: {default: 1}, "
+                      "input_ids: {default: 0}}"),
+              HasSubstr("inputs.attention_mask.default: expected inputs "
+                        "without default that have the dimension batch, got "
+                        "none"));
+}
+
 TEST(ModelYamlTest, ShapesForClients) {
   ModelSpec spec = MiniLmSpec();
   ASSERT_TRUE(ApplyModelYaml("inputs: {input_ids: {dims: [1, -1]}, "

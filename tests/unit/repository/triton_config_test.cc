@@ -195,6 +195,21 @@ TEST(TritonConfigTest, WarmUpSizesBecomeBuckets) {
   EXPECT_THAT(spec.buckets[1].sizes, ElementsAre(4, 16));
 }
 
+TEST(TritonConfigTest, InputsThatMayBeLeftOut) {
+  ModelSpec spec = Program();
+  const std::string text = R"(max_batch_size: 8
+      input { name: "ids__0" data_type: TYPE_INT64 dims: -1 }
+      input { name: "mask__1" data_type: TYPE_INT64 dims: -1 optional: true }
+      parameters { key: "default.mask__1" value { string_value: "1" } })";
+  ASSERT_EQ(Applied(text, spec), "OK");
+  EXPECT_EQ(spec.inputs[0].default_value, std::nullopt);
+  EXPECT_EQ(spec.inputs[1].default_value, 1);
+  EXPECT_EQ(spec.inputs[1].name, "mask__1");
+  EXPECT_THAT(Yaml(text), HasSubstr("  attention_mask: {name: mask__1,\n"
+                                    "    default: 1}\n"));
+  EXPECT_THAT(Ignored(text), IsEmpty());
+}
+
 TEST(TritonConfigTest, ClientsSeeItsShapes) {
   ModelSpec spec = Program();
   const std::string text = R"(max_batch_size: 4
@@ -333,9 +348,18 @@ TEST(TritonConfigTest, WhatCannotBeHonouredIsRefusedWithItsLine) {
       {"max_batch_size: 1 output { name: 'O__1' data_type: TYPE_FP32 "
        "dims: 384 reshape {} }",
        "reshape: expected as many elements as dims [384], got []"},
-      {"max_batch_size: 1 input { name: 'A__0' optional: true }",
-       "input[0].optional: expected nothing, got an input that may be left "
-       "out"},
+      {"max_batch_size: 1 input { name: 'A__0'\noptional: true }",
+       ":2: input[0].optional: expected parameters with the key default.A__0: "
+       "the number that the program gets for it where a request leaves it out, "
+       "got none"},
+      {"parameters { key: 'default.x' value { string_value: '1' } }",
+       "parameters[0]: expected default.NAME of an optional input, got "
+       "default.x"},
+      {"max_batch_size: 8 input { name: 'A__0' data_type: TYPE_INT64 dims: -1 }"
+       "\ninput { name: 'B__1' data_type: TYPE_INT64 dims: -1 optional: true }"
+       "\nparameters { key: 'default.B__1' value { string_value: 'x}' } }",
+       "config.pbtxt:3: inputs.attention_mask.default: expected a number, got "
+       "the text \"x}\""},
       {"max_batch_size: 1 input { name: 'A__0' allow_ragged_batch: true }",
        "got ragged batches"},
       {"output { name: 'O__1' label_filename: 'names.txt' }",

@@ -86,6 +86,15 @@ TEST(ModelConfig, ClientsSeeTheirShapesAndWhatTheyBecome) {
   EXPECT_TRUE(config.output(1).reshape().shape().empty());
 }
 
+TEST(ModelConfig, SaysWhatMayBeLeftOut) {
+  ModelSpec spec = TextModel();
+  spec.inputs[1].default_value = 1;
+  inference::ModelConfig config;
+  FillModelConfig(spec, &config);
+  EXPECT_FALSE(config.input(0).optional());
+  EXPECT_TRUE(config.input(1).optional());
+}
+
 TEST(ModelConfig, SaysWhereItRuns) {
   ModelSpec spec = TextModel();
   inference::ModelConfig config;
