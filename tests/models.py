@@ -565,7 +565,8 @@ def containers() -> Model:
 MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
     for f in (
-        mlp, identity, allkinds, tokens, hostile, bags, static, scaled, letters, nobatch, renamed, ragged, distinct, slow, heavy, wide,
+        mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, distinct, slow, heavy, wide,
+        scaled, letters,
         averaged, centred, shared, random, cancelling, layers, wrapped, loops,
         llama, modernbert, bert, containers, detector,
     )

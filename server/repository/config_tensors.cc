@@ -84,23 +84,30 @@ class TensorMatcher {
         place.Refuse("name", "each of the program's once", tensor.name());
         continue;
       }
-      CheckType(place, tensor, specs[index].dtype);
+      const bool is_bytes =
+          tensor.data_type() == triton::TYPE_STRING &&
+          HasRows(specs[index].dtype, specs[index].dims, batched());
+      if (!is_bytes) CheckType(place, tensor, specs[index].dtype);
+      const absl::Span<const DimExpr> own =
+          OwnDims(specs[index].dims, batched(), is_bytes);
       std::optional<Reshape> reshape = ReadReshape(place, tensor);
-      CheckShape(place, reshape, tensor, specs[index].dims);
+      CheckShape(place, reshape, tensor, own, is_bytes);
       if (field == "input" && reshape.has_value()) {
         reshaped_inputs_.emplace(index, *reshape);
       }
+      if (field == "input" && is_bytes) bytes_inputs_.insert(index);
       (field == "input" ? input_names_ : output_names_)
           .emplace(tensor.name(), index);
       ConfigTensors::Tensor found{known[index], tensor.name(),
-                                  place.LineOf("name"), std::move(reshape)};
+                                  place.LineOf("name"), std::move(reshape),
+                                  is_bytes};
       if constexpr (requires { tensor.optional(); }) {
         if (tensor.optional()) {
           found.default_value = ReadDefault(place, tensor.name());
         }
       }
       if (found.config != found.program || found.reshape.has_value() ||
-          found.default_value.has_value()) {
+          found.is_bytes || found.default_value.has_value()) {
         changed.push_back(std::move(found));
       }
     }
@@ -165,26 +172,23 @@ class TensorMatcher {
     return reshape;
   }
 
-  // The batch is not among them where there is a max_batch_size.
-  absl::Span<const DimExpr> Own(const std::vector<DimExpr>& dims) const {
-    return OwnDims(dims, config_.max_batch_size() > 0);
-  }
+  bool batched() const { return config_.max_batch_size() > 0; }
 
   template <typename Tensor>
   void CheckShape(const PbtxtMessage& place,
                   const std::optional<Reshape>& reshape, const Tensor& tensor,
-                  const std::vector<DimExpr>& dims) {
+                  absl::Span<const DimExpr> own, bool is_bytes) {
     const char* const field = reshape.has_value() ? "reshape" : "dims";
     const Shape shape =
         reshape.has_value() ? reshape->shape : ShapeOf(tensor.dims());
-    const absl::Span<const DimExpr> own = Own(dims);
     if (Fits(own, shape, place.LineOf(field))) return;
-    place.Refuse(field,
-                 absl::StrCat("the program's ", DimsText(own),
-                              config_.max_batch_size() > 0
-                                  ? ", without the batch"
-                                  : ", with the batch (max_batch_size is 0)"),
-                 DimsText(shape));
+    place.Refuse(
+        field,
+        absl::StrCat("the program's ", DimsText(own),
+                     batched() ? ", without the batch"
+                               : ", with the batch (max_batch_size is 0)",
+                     is_bytes ? " and without the bytes of an element" : ""),
+        DimsText(shape));
   }
 
   // Whether a tensor of these dims can have the shape; its numbers are noted as
@@ -235,7 +239,8 @@ class TensorMatcher {
         continue;
       }
       const absl::Span<const DimExpr> own =
-          Own(program_.inputs[named->second].dims);
+          OwnDims(program_.inputs[named->second].dims, batched(),
+                  bytes_inputs_.contains(named->second));
       const auto reshape = reshaped_inputs_.find(named->second);
       const std::optional<Shape> shape =
           reshape == reshaped_inputs_.end()
@@ -263,6 +268,7 @@ class TensorMatcher {
   std::map<std::string, size_t> input_names_;  // as the file has them
   std::map<std::string, size_t> output_names_;
   std::map<size_t, Reshape> reshaped_inputs_;
+  std::set<size_t> bytes_inputs_;
   ConfigTensors found_;
 };
 

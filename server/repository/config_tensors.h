@@ -22,6 +22,7 @@ struct ConfigTensors {
     std::string config;
     int line = 0;
     std::optional<Reshape> reshape;  // without the batch
+    bool is_bytes = false;           // TYPE_STRING, for rows of UINT8
     // Of an optional input, as it is written, and its line.
     std::optional<std::pair<std::string, int>> default_value = std::nullopt;
   };

@@ -94,6 +94,22 @@ std::optional<Shape> ReadDims(const YamlValue& value) {
   return dims;
 }
 
+bool HasBatch(const ModelSpec& spec) {
+  return spec.batch_dimension.has_value() && spec.max_batch_size > 0;
+}
+
+// BYTES, or what the program has.
+template <typename TensorSpec>
+void ReadDatatype(const YamlValue& value, const ModelSpec& spec,
+                  TensorSpec& tensor) {
+  const std::string own(DataTypeName(tensor.dtype));
+  const bool has_rows = HasRows(tensor.dtype, tensor.dims, HasBatch(spec));
+  tensor.is_bytes = has_rows && value.text() == "BYTES";
+  if (tensor.is_bytes || value.text() == own) return;
+  value.Error(absl::StrCat("the program's ", own,
+                           has_rows ? ", or BYTES for rows of it" : ""));
+}
+
 // `dims` and `reshape` of a tensor, either of which may be null; both without
 // the batch.
 template <typename TensorSpec>
@@ -103,8 +119,9 @@ void ReadReshape(const YamlValue* dims, const YamlValue* shape,
     if (shape != nullptr) shape->Error("dims beside it", "none");
     return;
   }
-  const bool batched = spec.batch_dimension && spec.max_batch_size > 0;
-  const absl::Span<const DimExpr> own = OwnDims(tensor.dims, batched);
+  const bool batched = HasBatch(spec);
+  const absl::Span<const DimExpr> own =
+      OwnDims(tensor.dims, batched, tensor.is_bytes);
   Reshape reshape;
   for (const DimExpr& dim : own) {
     reshape.shape.push_back(dim.is_constant() ? dim.constant() : -1);
@@ -187,6 +204,8 @@ void ReadTensors(const YamlValue& value, const std::vector<std::string>& fields,
         dims = &field;
       } else if (key == "reshape") {
         shape = &field;
+      } else if (key == "datatype") {
+        ReadDatatype(field, spec, tensor);
       } else {
         read_field(key, field, tensor);
       }
@@ -212,14 +231,24 @@ void ReadInputs(const YamlValue& value, ModelSpec& spec) {
       defaults.emplace_back(&input, field);
     }
   };
-  ReadTensors(value,
-              {"pad_value", "range", "name", "dims", "reshape", "default"},
-              spec, spec.inputs, read);
+  const auto fields = std::vector<std::string>{
+      "pad_value", "range", "name", "datatype", "dims", "reshape", "default"};
+  ReadTensors(value, fields, spec, spec.inputs, read);
   for (const auto& [input, field] : defaults) CheckDefault(field, *input, spec);
+  for (const InputSpec& input : spec.inputs) {
+    if (!input.is_bytes || input.dims.back().is_constant() ||
+        input.dims.back().AsAffine().has_value()) {
+      continue;
+    }
+    value.Error("BYTES for rows of a size that is fixed or a dimension",
+                absl::StrCat(input.name, ", whose follows from several"));
+  }
 }
 
 void ReadOutputs(const YamlValue& value, ModelSpec& spec) {
-  ReadTensors(value, {"name", "dims", "reshape"}, spec, spec.outputs,
+  const auto fields =
+      std::vector<std::string>{"name", "datatype", "dims", "reshape"};
+  ReadTensors(value, fields, spec, spec.outputs,
               [](std::string_view, const YamlValue&, OutputSpec&) {});
 }
 

@@ -8,9 +8,15 @@
 namespace stoker {
 
 absl::Span<const DimExpr> OwnDims(const std::vector<DimExpr>& dims,
-                                  bool batched) {
-  const size_t first = batched && !dims.empty() ? 1 : 0;
-  return absl::MakeConstSpan(dims).subspan(first);
+                                  bool batched, bool is_bytes) {
+  absl::Span<const DimExpr> own = dims;
+  if (batched && !own.empty()) own.remove_prefix(1);
+  if (is_bytes && !own.empty()) own.remove_suffix(1);
+  return own;
+}
+
+bool HasRows(DataType dtype, const std::vector<DimExpr>& dims, bool batched) {
+  return dtype == DataType::kUint8 && dims.size() > (batched ? 1u : 0u);
 }
 
 bool CanBe(const DimExpr& dim, int64_t size,

@@ -11,9 +11,13 @@
 
 namespace stoker {
 
-// Without the batch where there is one.
+// Without the batch where there is one, and without the last axis where its
+// rows are elements of BYTES.
 absl::Span<const DimExpr> OwnDims(const std::vector<DimExpr>& dims,
-                                  bool batched);
+                                  bool batched, bool is_bytes);
+
+// Whether rows of the last axis can be elements of BYTES.
+bool HasRows(DataType dtype, const std::vector<DimExpr>& dims, bool batched);
 
 // Whether the axis can have `size`; -1: a request chooses.
 bool CanBe(const DimExpr& dim, int64_t size,

@@ -6,46 +6,20 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "repository/config_pbtxt.h"
 #include "repository/config_tensors.h"
 #include "repository/model_repository.h"
+#include "repository/yaml_text.h"
 
 namespace stoker {
 namespace {
-
-// Where a name is no plain word it is quoted, as in JSON, which is YAML.
-std::string YamlName(const std::string& name) {
-  const bool plain = !name.empty() && absl::ascii_isalpha(name[0]) &&
-                     std::all_of(name.begin(), name.end(), [](char c) {
-                       return absl::ascii_isalnum(c) || c == '_' || c == '.';
-                     });
-  static const auto* const words = new std::set<std::string>{
-      "true", "false", "null", "yes", "no", "on", "off", "y", "n"};
-  return plain && !words->contains(absl::AsciiStrToLower(name))
-             ? name
-             : JsonText(name);
-}
-
-// The same of what should be a number.
-std::string YamlNumber(const std::string& text) {
-  const bool plain = !text.empty() &&
-                     text.find_first_not_of("0123456789+-.einfa") == text.npos;
-  return plain || text == "true" || text == "false" ? text : JsonText(text);
-}
-
-template <typename Numbers>
-std::string YamlList(const Numbers& numbers) {
-  return absl::StrCat("[", absl::StrJoin(numbers, ", "), "]");
-}
 
 class YamlWriter {
  public:
@@ -122,6 +96,7 @@ class YamlWriter {
       if (tensor.config != tensor.program) {
         fields.push_back(absl::StrCat("name: ", YamlName(tensor.config)));
       }
+      if (tensor.is_bytes) fields.emplace_back("datatype: BYTES");
       if (tensor.reshape.has_value()) {
         fields.push_back(
             absl::StrCat("dims: ", YamlList(tensor.reshape->dims)));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
+#include "rpc/bytes_elements.h"
 #include "rpc/classification.h"
 #include "rpc/error_text.h"
 
@@ -23,6 +24,7 @@ absl::Status ToClients(const ModelSpec& spec, absl::Span<const int> indices,
       continue;
     }
     const OutputSpec& known = spec.outputs[index];
+    if (known.is_bytes) output = RowsToBytes(output);
     if (!known.reshape.has_value()) continue;
     std::optional<Shape> shape = known.reshape->ToClients(output.shape);
     if (!shape.has_value()) {

@@ -1,5 +1,6 @@
 // A program's outputs in the form in which clients have them: the largest
-// elements where they asked for these, and shapes that the configuration names.
+// elements where they asked for these, rows of bytes as BYTES, and shapes that
+// the configuration names.
 //
 // Thread-safe: pure functions.
 #pragma once

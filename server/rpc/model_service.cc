@@ -57,6 +57,18 @@ inference::DataType ConfigType(DataType dtype) {
   return inference::TYPE_INVALID;
 }
 
+// As clients have it.
+template <typename TensorSpec>
+DataType WireType(const TensorSpec& spec) {
+  return spec.is_bytes ? DataType::kBytes : spec.dtype;
+}
+
+template <typename TensorSpec>
+absl::Span<const DimExpr> WireDims(const TensorSpec& spec) {
+  return absl::MakeConstSpan(spec.dims).first(spec.dims.size() -
+                                              (spec.is_bytes ? 1 : 0));
+}
+
 int64_t WireSize(const DimExpr& dim) {
   return dim.is_constant() ? dim.constant() : -1;
 }
@@ -65,18 +77,18 @@ template <typename TensorSpec>
 void FillTensorMetadata(const TensorSpec& spec,
                         inference::ModelMetadataResponse::TensorMetadata* out) {
   out->set_name(spec.name);
-  out->set_datatype(std::string(DataTypeName(spec.dtype)));
+  out->set_datatype(std::string(DataTypeName(WireType(spec))));
   if (spec.reshape.has_value()) {
     for (const int64_t size : spec.reshape->dims) out->add_shape(size);
     return;
   }
-  for (const DimExpr& dim : spec.dims) out->add_shape(WireSize(dim));
+  for (const DimExpr& dim : WireDims(spec)) out->add_shape(WireSize(dim));
 }
 
 template <typename TensorSpec, typename ConfigTensor>
 void FillConfigTensor(const TensorSpec& spec, bool batched, ConfigTensor* out) {
   out->set_name(spec.name);
-  out->set_data_type(ConfigType(spec.dtype));
+  out->set_data_type(ConfigType(WireType(spec)));
   const size_t first = batched ? 1 : 0;
   if (spec.reshape.has_value()) {
     const auto own = [first](const Shape& shape) {
@@ -88,8 +100,8 @@ void FillConfigTensor(const TensorSpec& spec, bool batched, ConfigTensor* out) {
         own(spec.reshape->shape).begin(), own(spec.reshape->shape).end());
     return;
   }
-  for (size_t axis = first; axis < spec.dims.size(); ++axis) {
-    out->add_dims(WireSize(spec.dims[axis]));
+  for (const DimExpr& dim : WireDims(spec).subspan(first)) {
+    out->add_dims(WireSize(dim));
   }
 }
 

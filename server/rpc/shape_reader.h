@@ -12,6 +12,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "rpc/request_reader.h"
 #include "tensor/shape_bucket.h"
@@ -19,6 +20,7 @@
 
 namespace stoker {
 
+class BytesElements;
 struct InputSpec;
 struct ModelSpec;
 
@@ -28,8 +30,11 @@ class ShapeReader {
  public:
   explicit ShapeReader(const ModelSpec& spec);
 
-  // `index`: of the model's input. First of all, for each input.
-  absl::Status ReadInput(int index, const RequestView::Input& got);
+  // `index`: of the model's input. First of all, for each input; last for those
+  // of BYTES, of which the one with the longest element comes first.
+  // `elements`: of these.
+  absl::Status ReadInput(int index, const RequestView::Input& got,
+                         const BytesElements* elements = nullptr);
 
   bool LacksSizes() const;
 
@@ -48,6 +53,8 @@ class ShapeReader {
   int64_t rows() const;
 
  private:
+  absl::StatusOr<int64_t> RowBytes(const InputSpec& input,
+                                   const BytesElements& elements) const;
   absl::Status SetDimension(int dimension, int index, size_t axis,
                             const RequestView::Input& got);
   std::string WrongRankHint(const InputSpec& input,

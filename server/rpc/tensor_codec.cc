@@ -11,6 +11,7 @@
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
+#include "rpc/bytes_elements.h"
 #include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
 #include "rpc/requested_outputs.h"
@@ -23,6 +24,8 @@ namespace stoker {
 namespace {
 
 using InferInput = RequestView::Input;
+
+constexpr std::string_view kBytesName = "BYTES";
 
 template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
@@ -141,6 +144,11 @@ absl::Status CheckRawContents(const RequestView& request,
   return absl::OkStatus();
 }
 
+absl::Status NoData(const ModelSpec& spec, const InputSpec& input) {
+  return Invalid("unable to find data for input tensor '", input.name,
+                 "' for model '", spec.name, "' in request.");
+}
+
 absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
                                   const SharedTensors& shared, size_t position,
                                   const ModelSpec& spec, const InputSpec& input,
@@ -158,8 +166,54 @@ absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
   }
   if (got.contents != nullptr)
     return TensorFromContents(form, *got.contents, std::move(owner));
-  return Invalid("unable to find data for input tensor '", input.name,
-                 "' for model '", spec.name, "' in request.");
+  return NoData(spec, input);
+}
+
+// By input of the model; empty: none has BYTES.
+using AllElements = std::vector<std::optional<BytesElements>>;
+
+absl::StatusOr<AllElements> ReadElements(const RequestView& request,
+                                         const SharedTensors& shared,
+                                         const ModelSpec& spec,
+                                         const Positions& positions,
+                                         Admit admit) {
+  AllElements all;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const InputSpec& input = spec.inputs[i];
+    if (!input.is_bytes || positions[i] < 0) continue;
+    const auto position = static_cast<size_t>(positions[i]);
+    const InferInput& got = request.inputs[position];
+    const SharedMemoryRange* const range = shared.Input(position);
+    const size_t in_message = shared.InMessage(position);
+    const RawContents* const raw =
+        range == nullptr && in_message < request.raw_input_contents.size()
+            ? &request.raw_input_contents[in_message]
+            : nullptr;
+    if (range == nullptr && raw == nullptr && got.contents == nullptr) {
+      return NoData(spec, input);
+    }
+    const size_t copied = range != nullptr ? range->byte_size
+                          : raw != nullptr && raw->scattered != nullptr
+                              ? raw->size
+                              : 0;
+    if (copied > 0) RETURN_IF_ERROR(admit(copied));
+    all.resize(positions.size());
+    ASSIGN_OR_RETURN(all[i], BytesElements::Read({input.name, spec.name,
+                                                  DataType::kBytes, got.shape},
+                                                 raw, range, got.contents));
+  }
+  return all;
+}
+
+std::vector<int> LongestFirst(const AllElements& elements) {
+  std::vector<int> order;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (elements[i].has_value()) order.push_back(static_cast<int>(i));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return elements[a]->longest() > elements[b]->longest();
+  });
+  return order;
 }
 
 size_t ScatteredBytes(const RequestView& request) {
@@ -194,19 +248,21 @@ size_t AnswerBytes(const ModelSpec& spec, const OutputIndices& outputs,
   size_t bytes = 0;
   for (const int index : outputs) {
     const OutputSpec& output = spec.outputs[index];
-    bytes = std::min(kMostBytes,
-                     bytes + TensorBytes(output.dtype, output.dims, sizes));
+    const size_t own = TensorBytes(output.dtype, output.dims, sizes);
+    // Rows of bytes, and behind a length each for clients.
+    bytes = std::min(kMostBytes, bytes + own * (output.is_bytes ? 6 : 1));
   }
   return bytes;
 }
 
-// Of the inputs that the request leaves out.
-size_t DefaultBytes(const ModelSpec& spec, const Positions& positions,
-                    const DimensionSizes& sizes) {
+// Of the inputs that are made here: those that the request leaves out, and rows
+// of BYTES.
+size_t MadeBytes(const ModelSpec& spec, const Positions& positions,
+                 const DimensionSizes& sizes) {
   size_t bytes = 0;
   for (size_t i = 0; i < positions.size(); ++i) {
-    if (positions[i] >= 0) continue;
     const InputSpec& input = spec.inputs[i];
+    if (positions[i] >= 0 && !input.is_bytes) continue;
     bytes = std::min(kMostBytes,
                      bytes + TensorBytes(input.dtype, input.dims, sizes));
   }
@@ -264,8 +320,16 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(for_each_given(
-      [&](int i, const InferInput& got) { return shapes.ReadInput(i, got); }));
+  RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+    const bool later = spec.inputs[i].is_bytes && got.datatype == kBytesName;
+    return later ? absl::OkStatus() : shapes.ReadInput(i, got);
+  }));
+  ASSIGN_OR_RETURN(const AllElements elements,
+                   ReadElements(request, shared, spec, positions, admit));
+  for (const int i : LongestFirst(elements)) {
+    RETURN_IF_ERROR(
+        shapes.ReadInput(i, request.inputs[positions[i]], &*elements[i]));
+  }
   if (shapes.LacksSizes()) {
     RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
       return shapes.SolveInput(i, got);
@@ -276,21 +340,31 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
   RETURN_IF_ERROR(shapes.CheckBatch());
   RETURN_IF_ERROR(admit(ScatteredBytes(request) + shared.input_bytes() +
                         AnswerBytes(spec, decoded.outputs, shapes.sizes()) +
-                        DefaultBytes(spec, positions, shapes.sizes())));
+                        MadeBytes(spec, positions, shapes.sizes())));
 
   decoded.inputs.resize(positions.size());
   RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+    if (spec.inputs[i].is_bytes) return absl::OkStatus();
     ASSIGN_OR_RETURN(
         decoded.inputs[i],
         ReadTensor(request, shared, static_cast<size_t>(positions[i]), spec,
                    spec.inputs[i], shapes.ShapeOf(i, got), owner));
     return absl::OkStatus();
   }));
-  // Last: what the others claim to be has arrived.
+  // Last, those that are made here: what the others claim to be has arrived.
   for (size_t i = 0; i < positions.size(); ++i) {
-    if (positions[i] >= 0) continue;
-    ASSIGN_OR_RETURN(decoded.inputs[i],
-                     DefaultTensor(spec, spec.inputs[i], shapes.sizes()));
+    const InputSpec& input = spec.inputs[i];
+    if (positions[i] < 0) {
+      ASSIGN_OR_RETURN(decoded.inputs[i],
+                       DefaultTensor(spec, input, shapes.sizes()));
+    } else if (input.is_bytes) {
+      const Shape& shape =
+          shapes.ShapeOf(static_cast<int>(i), request.inputs[positions[i]]);
+      ASSIGN_OR_RETURN(
+          decoded.inputs[i],
+          elements[i]->Rows({input.name, spec.name, input.dtype, shape},
+                            static_cast<std::byte>(input.pad_value)));
+    }
   }
   decoded.shared_outputs = std::move(shared.outputs);
   decoded.sizes = shapes.sizes();

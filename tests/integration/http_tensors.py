@@ -2,9 +2,9 @@
 
     python http_tensors.py PORT < ASKED
 
-ASKED is JSON, a list of requests: {"model": …, "inputs": [{"name", "datatype", "shape", "data"}], "binary": …}, with texts
-as elements of BYTES. Prints a list of answers: outputs by name, with datatype, shape and data, or the error's text. A
-request with "metadata" is answered by the model's metadata and configuration.
+ASKED is JSON, a list of requests: {"model": …, "inputs": [{"name", "datatype", "shape", "data"}], "binary": …}, with
+texts as elements of BYTES. Prints a list of answers: outputs by name, with datatype, shape and data, or the error's
+text. A request with "metadata" is answered by the model's metadata and configuration.
 """
 
 import json
@@ -28,7 +28,7 @@ def given(tensor: dict[str, Any], binary: bool) -> triton.InferInput:
 
 def infer(client: triton.InferenceServerClient, asked: dict[str, Any]) -> dict[str, Any]:
     inputs = [given(tensor, asked["binary"]) for tensor in asked["inputs"]]
-    result = client.infer(asked["model"], inputs, request_id="", query_params=None, outputs=outputs(client, asked))
+    result = client.infer(asked["model"], inputs, outputs=outputs(client, asked))
     answer = {}
     for output in result.get_response()["outputs"]:
         array = result.as_numpy(output["name"])

@@ -1,5 +1,5 @@
-"""Requests with tensors as clients have them, to a daemon: over gRPC by Triton's client here, over HTTP by its other one
-in an environment of its own."""
+"""Requests with tensors as clients have them, to a daemon: over gRPC by Triton's client here, over HTTP by its other
+one in an environment of its own."""
 
 from __future__ import annotations
 

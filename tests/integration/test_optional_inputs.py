@@ -1,4 +1,4 @@
-"""Proves that a request may leave out an input for which the configuration has a default, as at Triton an optional one."""
+"""Proves that a request may leave out an input for which there is a default, as at Triton an optional one."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_what_convert_writes_means_the_same(scaled, start) -> None:
         (
             "config.pbtxt",
             PBTXT.replace('"2.5"', '"much"'),
-            "config.pbtxt:7: inputs.scale.default: expected a number, got the text \"much\"",
+            'config.pbtxt:7: inputs.scale.default: expected a number, got the text "much"',
         ),
         (
             "model.yaml",

@@ -1,4 +1,4 @@
-"""Proves that clients see the shapes that a model's configuration names, and the program its own: Triton's `reshape`."""
+"""Proves that clients see the shapes of a model's configuration, and the program its own: Triton's `reshape`."""
 
 from __future__ import annotations
 
@@ -150,8 +150,8 @@ def test_sizes_that_requests_choose(repository, start) -> None:
                 answer = by_grpc(client, "tokens", Given("ids", ids.reshape(count, 1, length, 1)), mask)
                 assert answer["token_embeddings"].shape == (count, 1, length, 2, 8)
                 assert answer["pooled"].shape == (count, 16)
+            short = Given("mask", np.ones((1, 2, 1), np.int64))
             with pytest.raises(InferenceServerException, match="dimension 'ids.1' is 3 in input 'ids'"):
-                short = Given("mask", np.ones((1, 2, 1), np.int64))
                 by_grpc(client, "tokens", Given("ids", np.ones((1, 1, 3, 1), np.int64)), short)
         assert daemon.stop() == 0
 

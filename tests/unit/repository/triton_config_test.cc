@@ -210,6 +210,28 @@ TEST(TritonConfigTest, InputsThatMayBeLeftOut) {
   EXPECT_THAT(Ignored(text), IsEmpty());
 }
 
+TEST(TritonConfigTest, RowsOfBytesAreStrings) {
+  ModelSpec spec = Program();
+  for (InputSpec& input : spec.inputs) input.dtype = DataType::kUint8;
+  spec.outputs[1].dtype = DataType::kUint8;
+  ASSERT_EQ(Applied(R"(max_batch_size: 8
+      input { name: "ids__0" data_type: TYPE_STRING dims: 1 reshape { } }
+      input { name: "mask__1" data_type: TYPE_UINT8 dims: -1 }
+      output { name: "out__1" data_type: TYPE_STRING dims: [ ] })",
+                    spec),
+            "OK");
+  EXPECT_TRUE(spec.inputs[0].is_bytes);
+  EXPECT_THAT(spec.inputs[0].reshape->dims, ElementsAre(-1, 1));
+  EXPECT_THAT(spec.inputs[0].reshape->shape, ElementsAre(-1));
+  EXPECT_FALSE(spec.inputs[1].is_bytes);
+  EXPECT_TRUE(spec.outputs[1].is_bytes);
+  spec = Program();
+  EXPECT_THAT(Applied(R"(max_batch_size: 8
+      output { name: "out__1" data_type: TYPE_STRING dims: [ ] })",
+                      spec),
+              HasSubstr("expected the program's TYPE_FP32, got TYPE_STRING"));
+}
+
 TEST(TritonConfigTest, ClientsSeeItsShapes) {
   ModelSpec spec = Program();
   const std::string text = R"(max_batch_size: 4

@@ -95,6 +95,24 @@ TEST(ModelConfig, SaysWhatMayBeLeftOut) {
   EXPECT_TRUE(config.input(1).optional());
 }
 
+TEST(ModelConfig, StringsAreWithoutTheirBytes) {
+  ModelSpec spec = TextModel();
+  spec.inputs[0].dtype = spec.outputs[0].dtype = DataType::kUint8;
+  spec.inputs[0].is_bytes = spec.outputs[0].is_bytes = true;
+  spec.inputs[0].reshape = {{-1, 1}, {-1}};
+  inference::ModelMetadataResponse metadata;
+  inference::ModelConfig config;
+  FillModelMetadata(spec, &metadata);
+  FillModelConfig(spec, &config);
+  EXPECT_EQ(metadata.inputs(0).datatype(), "BYTES");
+  EXPECT_THAT(metadata.inputs(0).shape(), ElementsAre(-1, 1));
+  EXPECT_THAT(metadata.outputs(0).shape(), ElementsAre(-1));
+  EXPECT_EQ(config.input(0).data_type(), inference::TYPE_STRING);
+  EXPECT_THAT(config.input(0).dims(), ElementsAre(1));
+  EXPECT_EQ(config.output(0).data_type(), inference::TYPE_STRING);
+  EXPECT_TRUE(config.output(0).dims().empty());
+}
+
 TEST(ModelConfig, SaysWhereItRuns) {
   ModelSpec spec = TextModel();
   inference::ModelConfig config;
