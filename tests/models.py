@@ -234,6 +234,32 @@ class _NoBatch(nn.Module):
         return {"total": x.sum(1), "cumulative": torch.cumsum(x, 1)}
 
 
+class _Scaled(nn.Module):
+    def forward(self, x: Tensor, scale: Tensor) -> dict[str, Tensor]:
+        y = x * scale[:, None]
+        return {"y": y, "total": y.sum(1)}
+
+
+def scaled() -> Model:
+    """x FP32 [batch, 16], scale FP32 [batch] → y [batch, 16], the product, and total [batch], its sum."""
+    batch = Dim("batch", min=1, max=64)
+    return Model(_Scaled(), (torch.randn(2, 16), torch.randn(2)), ({0: batch}, {0: batch}), "")
+
+
+class _Letters(nn.Module):
+    def forward(self, text: Tensor, code: Tensor) -> dict[str, Tensor]:
+        small = (text >= ord("a")) & (text <= ord("z"))
+        return {"upper": torch.where(small, text - 32, text), "count": (text != 0).sum(1), "edoc": code.flip(1)}
+
+
+def letters() -> Model:
+    """text UINT8 [batch, length], code UINT8 [batch, 4] → upper, as text; count INT64 [batch], bytes that aren't
+    0; edoc [batch, 4], code from behind."""
+    batch, length = Dim("batch", min=1, max=64), Dim("length", min=1, max=64)
+    args = (torch.ones(2, 6, dtype=torch.uint8), torch.ones(2, 4, dtype=torch.uint8))
+    return Model(_Letters(), args, ({0: batch, 1: length}, {0: batch}), "")
+
+
 def nobatch() -> Model:
     """FP32 [4, length] → total [4], cumulative [4, length]: what varies is not a batch."""
     return Model(
@@ -540,6 +566,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     f.__name__: f
     for f in (
         mlp, identity, allkinds, tokens, hostile, bags, static, nobatch, renamed, ragged, distinct, slow, heavy, wide,
+        scaled, letters,
         averaged, centred, shared, random, cancelling, layers, wrapped, loops,
         llama, modernbert, bert, containers, detector,
     )

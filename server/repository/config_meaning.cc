@@ -64,7 +64,7 @@ constexpr Row kRows[] = {
     {"ModelInput", "reshape", Read()},
     {"ModelInput", "is_shape_tensor", Refused("a shape tensor of TensorRT's")},
     {"ModelInput", "allow_ragged_batch", Refused("ragged batches")},
-    {"ModelInput", "optional", Refused("an input that may be left out")},
+    {"ModelInput", "optional", Read()},
     {"ModelInput", "is_non_linear_format_io",
      Refused("a format of TensorRT's")},
 

@@ -66,6 +66,19 @@ absl::StatusOr<std::unique_ptr<const ConfigPbtxt>> ParseConfigJson(
                    "JSON: ", std::string(parsed.message())));
 }
 
+std::vector<std::string> ParameterKeys(const triton::ModelConfig& config) {
+  const auto* const field =
+      config.GetDescriptor()->FindFieldByName("parameters");
+  const auto* const reflection = config.GetReflection();
+  std::vector<std::string> keys;
+  for (int i = 0; i < reflection->FieldSize(config, field); ++i) {
+    const auto& entry = reflection->GetRepeatedMessage(config, field, i);
+    keys.push_back(entry.GetReflection()->GetString(
+        entry, entry.GetDescriptor()->FindFieldByNumber(1)));
+  }
+  return keys;
+}
+
 std::string PlaceText(const std::string& path, int line) {
   return line > 0 ? absl::StrCat(path, ":", line) : path;
 }

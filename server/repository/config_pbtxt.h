@@ -36,6 +36,9 @@ absl::StatusOr<std::unique_ptr<const ConfigPbtxt>> ParsePbtxt(
 absl::StatusOr<std::unique_ptr<const ConfigPbtxt>> ParseConfigJson(
     const std::string& text, const std::string& path);
 
+// Keys of its parameters in the order written, which a look by key would lose.
+std::vector<std::string> ParameterKeys(const triton::ModelConfig& config);
+
 // What is found on the way.
 struct ConfigNotes {
   // "<path>:<line>: <field>: expected <expected>, got <got>"; without the line

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "repository/tensor_dims.h"
 
 namespace stoker {
 namespace {
@@ -23,15 +24,9 @@ std::optional<size_t> PositionIn(const std::string& name) {
   return position;
 }
 
-std::string ShapeText(absl::Span<const DimExpr> dims) {
-  return absl::StrCat("[",
-                      absl::StrJoin(dims, ", ",
-                                    [](std::string* out, const DimExpr& dim) {
-                                      absl::StrAppend(out, dim.is_constant()
-                                                               ? dim.constant()
-                                                               : -1);
-                                    }),
-                      "]");
+template <typename Numbers>
+Shape ShapeOf(const Numbers& numbers) {
+  return Shape(numbers.begin(), numbers.end());
 }
 
 class TensorMatcher {
@@ -54,9 +49,9 @@ class TensorMatcher {
  private:
   // Which of the program's tensors each name means; noted where none.
   template <typename Tensors, typename Specs>
-  std::vector<ConfigTensors::Name> MatchAll(const std::string& field,
-                                            const Tensors& tensors,
-                                            const Specs& specs) {
+  std::vector<ConfigTensors::Tensor> MatchAll(const std::string& field,
+                                              const Tensors& tensors,
+                                              const Specs& specs) {
     std::vector<std::string> known;
     known.reserve(specs.size());
     for (const auto& spec : specs) known.push_back(spec.name);
@@ -68,7 +63,7 @@ class TensorMatcher {
         std::any_of(tensors.begin(), tensors.end(), [&](const auto& tensor) {
           return by_name(tensor.name()) < known.size();
         });
-    std::vector<ConfigTensors::Name> renamed;
+    std::vector<ConfigTensors::Tensor> changed;
     std::set<size_t> taken;
     for (int i = 0; i < tensors.size(); ++i) {
       const auto& tensor = tensors[i];
@@ -89,15 +84,34 @@ class TensorMatcher {
         place.Refuse("name", "each of the program's once", tensor.name());
         continue;
       }
-      CheckType(place, tensor, specs[index].dtype);
-      CheckShape(place, tensor, specs[index].dims);
+      const bool is_bytes =
+          tensor.data_type() == triton::TYPE_STRING &&
+          HasRows(specs[index].dtype, specs[index].dims, batched());
+      if (!is_bytes) CheckType(place, tensor, specs[index].dtype);
+      const absl::Span<const DimExpr> own =
+          OwnDims(specs[index].dims, batched(), is_bytes);
+      std::optional<Reshape> reshape = ReadReshape(place, tensor);
+      CheckShape(place, reshape, tensor, own, is_bytes);
+      if (field == "input" && reshape.has_value()) {
+        reshaped_inputs_.emplace(index, *reshape);
+      }
+      if (field == "input" && is_bytes) bytes_inputs_.insert(index);
       (field == "input" ? input_names_ : output_names_)
           .emplace(tensor.name(), index);
-      if (tensor.name() != known[index]) {
-        renamed.push_back({known[index], tensor.name(), place.LineOf("name")});
+      ConfigTensors::Tensor found{known[index], tensor.name(),
+                                  place.LineOf("name"), std::move(reshape),
+                                  is_bytes};
+      if constexpr (requires { tensor.optional(); }) {
+        if (tensor.optional()) {
+          found.default_value = ReadDefault(place, tensor.name());
+        }
+      }
+      if (found.config != found.program || found.reshape.has_value() ||
+          found.is_bytes || found.default_value.has_value()) {
+        changed.push_back(std::move(found));
       }
     }
-    return renamed;
+    return changed;
   }
 
   // One without inputs or outputs leaves them to the program, as at Triton.
@@ -124,55 +138,76 @@ class TensorMatcher {
     }
   }
 
-  // The batch is not among them where there is a max_batch_size.
-  absl::Span<const DimExpr> OwnDims(const std::vector<DimExpr>& dims) const {
-    const size_t first = config_.max_batch_size() > 0 && !dims.empty() ? 1 : 0;
-    return absl::MakeConstSpan(dims).subspan(first);
+  // A backend of Triton's sees that an input is absent; a program can't.
+  std::optional<std::pair<std::string, int>> ReadDefault(
+      const PbtxtMessage& place, const std::string& name) const {
+    const std::string key = absl::StrCat(kDefaultKey, name);
+    const std::vector<std::string> keys = ParameterKeys(config_);
+    const auto found = std::find(keys.begin(), keys.end(), key);
+    if (found == keys.end()) {
+      place.Refuse("optional",
+                   absl::StrCat("parameters with the key ", key,
+                                ": the number that the program gets for it "
+                                "where a request leaves it out"),
+                   "none");
+      return std::nullopt;
+    }
+    return std::pair(
+        config_.parameters().at(key).string_value(),
+        root_.LineOf("parameters", static_cast<int>(found - keys.begin())));
   }
+
+  // Where the program's shape is another than dims.
+  template <typename Tensor>
+  static std::optional<Reshape> ReadReshape(const PbtxtMessage& place,
+                                            const Tensor& tensor) {
+    if (!tensor.has_reshape()) return std::nullopt;
+    Reshape reshape{ShapeOf(tensor.dims()), ShapeOf(tensor.reshape().shape())};
+    if (reshape.dims == reshape.shape) return std::nullopt;
+    const std::string expected =
+        reshape.Mistake(absl::StrCat("dims ", DimsText(reshape.dims)));
+    if (!expected.empty()) {
+      place.Refuse("reshape", expected, DimsText(reshape.shape));
+    }
+    return reshape;
+  }
+
+  bool batched() const { return config_.max_batch_size() > 0; }
 
   template <typename Tensor>
-  void CheckShape(const PbtxtMessage& place, const Tensor& tensor,
-                  const std::vector<DimExpr>& dims) {
-    if (tensor.has_reshape() &&
-        !std::equal(tensor.reshape().shape().begin(),
-                    tensor.reshape().shape().end(), tensor.dims().begin(),
-                    tensor.dims().end())) {
-      place.Refuse(
-          "reshape", "none, and dims as the program has them",
-          absl::StrCat("[", absl::StrJoin(tensor.reshape().shape(), ", "),
-                       "]"));
-    }
-    const absl::Span<const DimExpr> own = OwnDims(dims);
-    bool fits = own.size() == static_cast<size_t>(tensor.dims_size());
-    for (size_t axis = 0; fits && axis < own.size(); ++axis) {
-      const int64_t size = tensor.dims(static_cast<int>(axis));
-      fits =
-          size == -1 || (own[axis].is_constant()
-                             ? own[axis].constant() == size
-                             : NameSize(own[axis], size, place.LineOf("dims")));
-    }
-    if (fits) return;
-    place.Refuse("dims",
-                 absl::StrCat("the program's ", ShapeText(own),
-                              config_.max_batch_size() > 0
-                                  ? ", without the batch"
-                                  : ", with the batch (max_batch_size is 0)"),
-                 absl::StrCat("[", absl::StrJoin(tensor.dims(), ", "), "]"));
+  void CheckShape(const PbtxtMessage& place,
+                  const std::optional<Reshape>& reshape, const Tensor& tensor,
+                  absl::Span<const DimExpr> own, bool is_bytes) {
+    const char* const field = reshape.has_value() ? "reshape" : "dims";
+    const Shape shape =
+        reshape.has_value() ? reshape->shape : ShapeOf(tensor.dims());
+    if (Fits(own, shape, place.LineOf(field))) return;
+    place.Refuse(
+        field,
+        absl::StrCat("the program's ", DimsText(own),
+                     batched() ? ", without the batch"
+                               : ", with the batch (max_batch_size is 0)",
+                     is_bytes ? " and without the bytes of an element" : ""),
+        DimsText(shape));
   }
 
-  // Whether the dimension can have it.
-  bool NameSize(const DimExpr& dim, int64_t size, int line) {
+  // Whether a tensor of these dims can have the shape; its numbers are noted as
+  // sizes.
+  bool Fits(absl::Span<const DimExpr> own, const Shape& shape, int line) {
+    if (own.size() != shape.size()) return false;
+    for (size_t axis = 0; axis < own.size(); ++axis) {
+      if (!CanBe(own[axis], shape[axis], program_.dimensions)) return false;
+      NameSize(own[axis], shape[axis], line);
+    }
+    return true;
+  }
+
+  void NameSize(const DimExpr& dim, int64_t size, int line) {
     const auto affine = dim.AsAffine();
-    if (!affine) return size > 0;  // what follows from several
-    const int64_t times = size - affine->offset;
-    if (times % affine->scale != 0) return false;
-    const int64_t value = times / affine->scale;
-    const DimensionSpec& dimension = program_.dimensions[affine->dimension];
-    if (value < dimension.min || value > dimension.max) return false;
+    if (!affine || size == -1) return;
     ConfigTensors::Sizes& named = found_.sizes[affine->dimension];
     if (named.sizes.empty()) named.line = line;
-    named.sizes.insert(value);
-    return true;
+    named.sizes.insert(*affine->Solve(size));
   }
 
   void CheckLabels(const triton::ModelOutput& output, int index) const {
@@ -203,19 +238,24 @@ class TensorMatcher {
         place.Refuse("inputs", "names of inputs", name);
         continue;
       }
-      const InputSpec& spec = program_.inputs[named->second];
-      const absl::Span<const DimExpr> own = OwnDims(spec.dims);
-      bool fits = own.size() == static_cast<size_t>(input.dims_size());
-      for (size_t axis = 0; fits && axis < own.size(); ++axis) {
-        const int64_t size = input.dims(static_cast<int>(axis));
-        fits = own[axis].is_constant()
-                   ? own[axis].constant() == size
-                   : NameSize(own[axis], size, place.LineOf("inputs"));
-      }
-      if (!fits) {
+      const absl::Span<const DimExpr> own =
+          OwnDims(program_.inputs[named->second].dims, batched(),
+                  bytes_inputs_.contains(named->second));
+      const auto reshape = reshaped_inputs_.find(named->second);
+      const std::optional<Shape> shape =
+          reshape == reshaped_inputs_.end()
+              ? ShapeOf(input.dims())
+              : reshape->second.ToProgram(ShapeOf(input.dims()));
+      const bool chosen =
+          shape.has_value() &&
+          std::find(shape->begin(), shape->end(), -1) == shape->end();
+      if (!chosen || !Fits(own, *shape, place.LineOf("inputs"))) {
         place.Refuse("inputs",
-                     absl::StrCat(name, " of the shape ", ShapeText(own)),
-                     absl::StrCat("[", absl::StrJoin(input.dims(), ", "), "]"));
+                     absl::StrCat(name, " of the shape ",
+                                  reshape == reshaped_inputs_.end()
+                                      ? DimsText(own)
+                                      : DimsText(reshape->second.dims)),
+                     DimsText(ShapeOf(input.dims())));
       }
     }
     place.Ignore("inputs",
@@ -227,6 +267,8 @@ class TensorMatcher {
   const ModelSpec& program_;
   std::map<std::string, size_t> input_names_;  // as the file has them
   std::map<std::string, size_t> output_names_;
+  std::map<size_t, Reshape> reshaped_inputs_;
+  std::set<size_t> bytes_inputs_;
   ConfigTensors found_;
 };
 

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "repository/config_pbtxt.h"
@@ -14,21 +16,29 @@
 namespace stoker {
 
 struct ConfigTensors {
-  // A tensor that clients know by another name than the program.
-  struct Name {
+  // A tensor that clients know by another name or shape than the program.
+  struct Tensor {
     std::string program;
     std::string config;
     int line = 0;
+    std::optional<Reshape> reshape;  // without the batch
+    bool is_bytes = false;           // TYPE_STRING, for rows of UINT8
+    // Of an optional input, as it is written, and its line.
+    std::optional<std::pair<std::string, int>> default_value = std::nullopt;
   };
   struct Sizes {
     std::set<int64_t> sizes;
     int line = 0;  // of the first that was named
   };
-  std::vector<Name> inputs;
-  std::vector<Name> outputs;
+  std::vector<Tensor> inputs;
+  std::vector<Tensor> outputs;
   // Sizes that it names, by the dimension's index.
   std::map<int, Sizes> sizes;
 };
+
+// "default.NAME": the key of the parameter that says what an optional input has
+// where a request leaves it out.
+inline constexpr char kDefaultKey[] = "default.";
 
 // Mistakes are noted. A name is the program's, or ends in "__" and the tensor's
 // position.

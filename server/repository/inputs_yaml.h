@@ -2,18 +2,16 @@
 // them. Private to this room.
 #pragma once
 
-#include <vector>
-
 #include "base/yaml_value.h"
 #include "repository/model_spec.h"
 
 namespace stoker {
 
-// Fills pad_value and range of the inputs that `value` names, and gives them
-// the names that clients know them by; notes mistakes in its errors. Last of
-// all that finds an input by its name.
-void ReadInputs(const YamlValue& value, std::vector<InputSpec>& inputs);
-// The names that clients know the outputs by, the same.
-void ReadOutputs(const YamlValue& value, std::vector<OutputSpec>& outputs);
+// Fills what `value` says of the inputs that it names, and gives them the names
+// that clients know them by; notes mistakes in its errors. Last of all that
+// finds an input by its name, and once it is known whether there is a batch.
+void ReadInputs(const YamlValue& value, ModelSpec& spec);
+// Of the outputs, the same.
+void ReadOutputs(const YamlValue& value, ModelSpec& spec);
 
 }  // namespace stoker

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "tensor/device.h"
 #include "tensor/dim_expr.h"
+#include "tensor/reshape.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
 
@@ -42,12 +43,24 @@ struct InputSpec {
   // the program's operators leave it; unset: integers 0..1, floating point from
   // a standard normal distribution.
   std::optional<std::pair<double, double>> range;
+  // Where clients have another shape than `dims`; with the batch, and without
+  // the last axis where `is_bytes`.
+  std::optional<Reshape> reshape = std::nullopt;
+  // Clients have BYTES, an element for each row of the last axis, which is
+  // filled up with `pad_value`; the dtype is kUint8 then, and that axis is a
+  // constant or follows from one dimension.
+  bool is_bytes = false;
+  // Every element for a request that leaves the input out; unset: none may. All
+  // sizes that it depends on are sizes of inputs without one.
+  std::optional<double> default_value = std::nullopt;
 };
 
 struct OutputSpec {
   std::string name;
   DataType dtype = DataType::kFp32;
   std::vector<DimExpr> dims;
+  std::optional<Reshape> reshape = std::nullopt;  // as an input's
+  bool is_bytes = false;  // as an input's; zero bytes at an end are cut off
 };
 
 enum class ReadyWhen { kEager, kWarm };

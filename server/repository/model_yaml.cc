@@ -101,11 +101,6 @@ class SpecEditor {
       value->ReadInt(1, 1000, spec_.weight);
     }
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
-    if (const YamlValue* value = Find("inputs"))
-      ReadInputs(*value, spec_.inputs);
-    if (const YamlValue* value = Find("outputs")) {
-      ReadOutputs(*value, spec_.outputs);
-    }
     if (const YamlValue* value = Find("max_batch_size")) ReadMaxBatch(*value);
     const YamlValue* const buckets = Find("buckets");
     spec_.auto_buckets = buckets != nullptr && buckets->text() == "auto";
@@ -115,6 +110,8 @@ class SpecEditor {
       FillBuckets(root);
     }
     FillMaxBatch();
+    if (const YamlValue* value = Find("inputs")) ReadInputs(*value, spec_);
+    if (const YamlValue* value = Find("outputs")) ReadOutputs(*value, spec_);
     FillParity();
     if (const YamlValue* value = Find("parity")) ReadParity(*value);
     if (const YamlValue* value = Find("dynamic_batching")) {

@@ -6,38 +6,20 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/json_text.h"
 #include "base/status_macros.h"
 #include "repository/config_pbtxt.h"
 #include "repository/config_tensors.h"
 #include "repository/model_repository.h"
+#include "repository/yaml_text.h"
 
 namespace stoker {
 namespace {
-
-// Where a name is no plain word it is quoted, as in JSON, which is YAML.
-std::string YamlName(const std::string& name) {
-  const bool plain = !name.empty() && absl::ascii_isalpha(name[0]) &&
-                     std::all_of(name.begin(), name.end(), [](char c) {
-                       return absl::ascii_isalnum(c) || c == '_' || c == '.';
-                     });
-  static const auto* const words = new std::set<std::string>{
-      "true", "false", "null", "yes", "no", "on", "off", "y", "n"};
-  return plain && !words->contains(absl::AsciiStrToLower(name))
-             ? name
-             : JsonText(name);
-}
-
-template <typename Numbers>
-std::string YamlList(const Numbers& numbers) {
-  return absl::StrCat("[", absl::StrJoin(numbers, ", "), "]");
-}
 
 class YamlWriter {
  public:
@@ -67,8 +49,8 @@ class YamlWriter {
     WriteVersions();
     Add(root_.LineOf("max_batch_size"),
         absl::StrCat("max_batch_size: ", config_.max_batch_size()));
-    WriteNames("inputs", tensors.inputs);
-    WriteNames("outputs", tensors.outputs);
+    WriteTensors("inputs", tensors.inputs);
+    WriteTensors("outputs", tensors.outputs);
     WriteBuckets(program, tensors);
     WriteInstances();
     WriteParameters();
@@ -105,13 +87,34 @@ class YamlWriter {
     }
   }
 
-  void WriteNames(const char* field,
-                  const std::vector<ConfigTensors::Name>& names) {
-    if (names.empty()) return;
-    Add(names.front().line, absl::StrCat(field, ":"));
-    for (const ConfigTensors::Name& name : names) {
-      Add(name.line, absl::StrCat("  ", YamlName(name.program),
-                                  ": {name: ", YamlName(name.config), "}"));
+  void WriteTensors(const char* field,
+                    const std::vector<ConfigTensors::Tensor>& tensors) {
+    if (tensors.empty()) return;
+    Add(tensors.front().line, absl::StrCat(field, ":"));
+    for (const ConfigTensors::Tensor& tensor : tensors) {
+      std::vector<std::string> fields;
+      if (tensor.config != tensor.program) {
+        fields.push_back(absl::StrCat("name: ", YamlName(tensor.config)));
+      }
+      if (tensor.is_bytes) fields.emplace_back("datatype: BYTES");
+      if (tensor.reshape.has_value()) {
+        fields.push_back(
+            absl::StrCat("dims: ", YamlList(tensor.reshape->dims)));
+        fields.push_back(
+            absl::StrCat("reshape: ", YamlList(tensor.reshape->shape)));
+      }
+      const std::string begin =
+          absl::StrCat("  ", YamlName(tensor.program), ": {");
+      if (!tensor.default_value.has_value()) {
+        Add(tensor.line, absl::StrCat(begin, absl::StrJoin(fields, ", "), "}"));
+        continue;
+      }
+      // On a line of its own, since it has one in the file.
+      for (std::string& text : fields) text.append(",");
+      Add(tensor.line, absl::StrCat(begin, absl::StrJoin(fields, " ")));
+      Add(tensor.default_value->second,
+          absl::StrCat("    default: ", YamlNumber(tensor.default_value->first),
+                       "}"));
     }
   }
 
@@ -200,16 +203,26 @@ class YamlWriter {
     }
   }
 
+  // Of an input that may be left out.
+  bool IsDefault(const std::string& key) const {
+    return std::any_of(config_.input().begin(), config_.input().end(),
+                       [&](const triton::ModelInput& input) {
+                         return input.optional() &&
+                                key == absl::StrCat(kDefaultKey, input.name());
+                       });
+  }
+
   void WriteParameters() {
-    // In the order written, which a look by key would lose.
-    const auto* const field =
-        config_.GetDescriptor()->FindFieldByName("parameters");
-    const auto* const reflection = config_.GetReflection();
-    std::map<std::string, int> lines;
-    for (int i = 0; i < reflection->FieldSize(config_, field); ++i) {
-      const auto& entry = reflection->GetRepeatedMessage(config_, field, i);
-      const std::string key = entry.GetReflection()->GetString(
-          entry, entry.GetDescriptor()->FindFieldByNumber(1));
+    const std::vector<std::string> keys = ParameterKeys(config_);
+    for (int i = 0; i < static_cast<int>(keys.size()); ++i) {
+      const std::string& key = keys[static_cast<size_t>(i)];
+      if (IsDefault(key)) continue;
+      if (absl::StartsWith(key, kDefaultKey)) {
+        root_.Refuse("parameters",
+                     absl::StrCat(kDefaultKey, "NAME of an optional input"),
+                     key, i);
+        continue;
+      }
       if (key != "INTRA_OP_THREAD_COUNT") {
         root_.Ignore("parameters",
                      absl::StrCat(key, " is none that is known here"), i);

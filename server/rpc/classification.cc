@@ -15,6 +15,7 @@
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
+#include "rpc/bytes_elements.h"
 
 namespace stoker {
 namespace {
@@ -81,14 +82,6 @@ bool Larger(T a, T b) {
   return a > b;
 }
 
-void AppendText(const std::string& text, std::string& bytes) {
-  const auto size = static_cast<uint32_t>(text.size());
-  char prefix[sizeof(size)];
-  std::memcpy(prefix, &size, sizeof(size));  // little endian, as this host is
-  bytes.append(prefix, sizeof(size));
-  bytes.append(text);
-}
-
 // One row's.
 template <typename T>
 void AppendClasses(const std::byte* row, size_t elements, size_t count,
@@ -115,7 +108,7 @@ void AppendClasses(const std::byte* row, size_t elements, size_t count,
     if (labels != nullptr && at < labels->size()) {
       absl::StrAppend(&text, ":", (*labels)[at]);
     }
-    AppendText(text, bytes);
+    AppendBytesElement(text, bytes);
   }
 }
 
@@ -123,11 +116,12 @@ void AppendClasses(const std::byte* row, size_t elements, size_t count,
 
 absl::Status CheckClassified(const ModelSpec& spec, int index) {
   const OutputSpec& output = spec.outputs[static_cast<size_t>(index)];
-  if (WithType(output.dtype, [](auto) {})) return absl::OkStatus();
+  const DataType dtype = output.is_bytes ? DataType::kBytes : output.dtype;
+  if (WithType(dtype, [](auto) {})) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("class result not available for output '", output.name,
                    "' of model '", spec.name, "' due to unsupported type '",
-                   Absl(DataTypeName(output.dtype)), "'"));
+                   Absl(DataTypeName(dtype)), "'"));
 }
 
 absl::StatusOr<Tensor> Classify(const ModelSpec& spec, int index,

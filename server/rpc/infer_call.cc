@@ -10,7 +10,7 @@
 #include "metrics/catalog.h"
 #include "metrics/outcome.h"
 #include "rpc/call_record.h"
-#include "rpc/classification.h"
+#include "rpc/client_outputs.h"
 #include "rpc/model_service.h"
 #include "rpc/request_parameters.h"
 #include "rpc/shared_tensors.h"
@@ -206,11 +206,8 @@ bool InferCall::WritesLong(const Result& result) const {
 
 absl::Status InferCall::WriteAnswer(const ModelSpec& spec, InferResult& result,
                                     ByteChain& message) {
-  for (size_t i = 0; i < classes_.size(); ++i) {
-    if (classes_[i] == 0) continue;
-    Tensor& output = result.outputs[static_cast<size_t>(outputs_[i])];
-    ASSIGN_OR_RETURN(output, Classify(spec, outputs_[i], output, classes_[i]));
-  }
+  RETURN_IF_ERROR(
+      ToClients(spec, outputs_, classes_, absl::MakeSpan(result.outputs)));
   RETURN_IF_ERROR(WriteSharedOutputs(spec, shared_outputs_, outputs_,
                                      absl::MakeSpan(result.outputs)));
   RETURN_IF_ERROR(ticket_.Take(form_.AnswerLimit(outputs_, result.outputs)));

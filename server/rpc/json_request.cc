@@ -257,7 +257,7 @@ absl::Status Reader::Data(ondemand::value value, Entry& entry) {
   const std::optional<DataType> dtype = ParseDataType(entry.datatype);
   const std::optional<int64_t> wanted = ElementCount(entry.shape);
   // What is wrong there is said by who knows the model.
-  if (!dtype.has_value() || !wanted.has_value() || *dtype == DataType::kBytes) {
+  if (!dtype.has_value() || !wanted.has_value()) {
     entry.data.emplace(0);
     return absl::OkStatus();
   }
@@ -268,6 +268,14 @@ absl::Status Reader::Data(ondemand::value value, Entry& entry) {
       array.reset().error()) {
     return BadJson("Unable to parse 'data' of input '", Excerpt(entry.name),
                    "': expected an array");
+  }
+  if (*dtype == DataType::kBytes) {
+    std::string bytes;
+    RETURN_IF_ERROR(ReadTexts(entry, array, 1, bytes));
+    entry.data_size = bytes.size();
+    bytes.copy(reinterpret_cast<char*>(entry.data.emplace(bytes.size()).data()),
+               bytes.size());
+    return absl::OkStatus();
   }
   // No more memory than what is there can fill.
   const size_t room = std::min(static_cast<uint64_t>(*wanted),

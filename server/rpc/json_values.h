@@ -8,12 +8,15 @@
 
 #include <cstddef>
 #include <cstring>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
+#include "rpc/bytes_elements.h"
 #include "rpc/error_text.h"
 #include "rpc/json_elements.h"
 #include "rpc/json_request.h"
@@ -46,6 +49,40 @@ inline std::string_view TextOf(ondemand::value& value) {
   return text;
 }
 
+// Data may be nested as its shape is; deeper it says nothing.
+inline absl::Status CheckNesting(const JsonRequest::Entry& entry, int depth) {
+  constexpr int kMaxNesting = 32;
+  if (depth <= kMaxNesting) return absl::OkStatus();
+  return BadJson("Unable to parse 'data' of input '", Excerpt(entry.name),
+                 "': expected arrays nested at most ", kMaxNesting, " deep");
+}
+
+// Elements of BYTES, each behind its length.
+inline absl::Status ReadTexts(const JsonRequest::Entry& entry,
+                              ondemand::array array, int depth,
+                              std::string& bytes) {
+  RETURN_IF_ERROR(CheckNesting(entry, depth));
+  for (auto found : array) {
+    ondemand::value element;
+    STOKER_RETURN_IF_MALFORMED(std::move(found).get(element));
+    const std::string_view text = TextOf(element);
+    if (!text.empty() && text.front() == '[') {
+      ondemand::array inner;
+      STOKER_RETURN_IF_MALFORMED(element.get_array().get(inner));
+      RETURN_IF_ERROR(ReadTexts(entry, inner, depth + 1, bytes));
+      continue;
+    }
+    if (text.empty() || text.front() != '"') {
+      return BadJson("Unable to parse 'data' of input '", Excerpt(entry.name),
+                     "': expected strings, got ", Excerpt(text, 40));
+    }
+    std::string_view unescaped;
+    STOKER_RETURN_IF_MALFORMED(element.get_string().get(unescaped));
+    AppendBytesElement(unescaped, bytes);
+  }
+  return absl::OkStatus();
+}
+
 // Elements of one type, from arrays that may be nested, into memory that has
 // room for so many.
 template <typename T>
@@ -55,13 +92,7 @@ class Elements {
       : entry_(entry), out_(out), room_(room) {}
 
   absl::Status Read(ondemand::array array, int depth) {
-    // Data may be nested as its shape is; deeper it says nothing.
-    constexpr int kMaxNesting = 32;
-    if (depth > kMaxNesting) {
-      return BadJson("Unable to parse 'data' of input '", Excerpt(entry_.name),
-                     "': expected arrays nested at most ", kMaxNesting,
-                     " deep");
-    }
+    RETURN_IF_ERROR(CheckNesting(entry_, depth));
     for (auto found : array) {
       ondemand::value element;
       STOKER_RETURN_IF_MALFORMED(std::move(found).get(element));

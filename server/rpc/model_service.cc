@@ -57,6 +57,18 @@ inference::DataType ConfigType(DataType dtype) {
   return inference::TYPE_INVALID;
 }
 
+// As clients have it.
+template <typename TensorSpec>
+DataType WireType(const TensorSpec& spec) {
+  return spec.is_bytes ? DataType::kBytes : spec.dtype;
+}
+
+template <typename TensorSpec>
+absl::Span<const DimExpr> WireDims(const TensorSpec& spec) {
+  return absl::MakeConstSpan(spec.dims).first(spec.dims.size() -
+                                              (spec.is_bytes ? 1 : 0));
+}
+
 int64_t WireSize(const DimExpr& dim) {
   return dim.is_constant() ? dim.constant() : -1;
 }
@@ -65,16 +77,31 @@ template <typename TensorSpec>
 void FillTensorMetadata(const TensorSpec& spec,
                         inference::ModelMetadataResponse::TensorMetadata* out) {
   out->set_name(spec.name);
-  out->set_datatype(std::string(DataTypeName(spec.dtype)));
-  for (const DimExpr& dim : spec.dims) out->add_shape(WireSize(dim));
+  out->set_datatype(std::string(DataTypeName(WireType(spec))));
+  if (spec.reshape.has_value()) {
+    for (const int64_t size : spec.reshape->dims) out->add_shape(size);
+    return;
+  }
+  for (const DimExpr& dim : WireDims(spec)) out->add_shape(WireSize(dim));
 }
 
 template <typename TensorSpec, typename ConfigTensor>
 void FillConfigTensor(const TensorSpec& spec, bool batched, ConfigTensor* out) {
   out->set_name(spec.name);
-  out->set_data_type(ConfigType(spec.dtype));
-  for (size_t axis = batched ? 1 : 0; axis < spec.dims.size(); ++axis) {
-    out->add_dims(WireSize(spec.dims[axis]));
+  out->set_data_type(ConfigType(WireType(spec)));
+  const size_t first = batched ? 1 : 0;
+  if (spec.reshape.has_value()) {
+    const auto own = [first](const Shape& shape) {
+      return absl::MakeConstSpan(shape).subspan(first);
+    };
+    out->mutable_dims()->Add(own(spec.reshape->dims).begin(),
+                             own(spec.reshape->dims).end());
+    out->mutable_reshape()->mutable_shape()->Add(
+        own(spec.reshape->shape).begin(), own(spec.reshape->shape).end());
+    return;
+  }
+  for (const DimExpr& dim : WireDims(spec).subspan(first)) {
+    out->add_dims(WireSize(dim));
   }
 }
 
@@ -188,7 +215,9 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
                         config->mutable_dynamic_batching());
   }
   for (const InputSpec& input : spec.inputs) {
-    FillConfigTensor(input, batched, config->add_input());
+    inference::ModelInput* out = config->add_input();
+    FillConfigTensor(input, batched, out);
+    out->set_optional(input.default_value.has_value());
   }
   for (const OutputSpec& output : spec.outputs) {
     FillConfigTensor(output, batched, config->add_output());

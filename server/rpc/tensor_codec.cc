@@ -11,18 +11,21 @@
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
+#include "rpc/bytes_elements.h"
 #include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
 #include "rpc/requested_outputs.h"
+#include "rpc/shape_reader.h"
 #include "rpc/shared_tensors.h"
 #include "rpc/typed_contents.h"
+#include "tensor/element.h"
 
 namespace stoker {
 namespace {
 
 using InferInput = RequestView::Input;
 
-constexpr int64_t kUnset = -1;
+constexpr std::string_view kBytesName = "BYTES";
 
 template <typename... Parts>
 absl::Status Invalid(const Parts&... parts) {
@@ -51,6 +54,12 @@ int IndexOf(const Specs& specs, std::string_view name) {
   return -1;
 }
 
+size_t RequiredInputs(const ModelSpec& spec) {
+  return static_cast<size_t>(std::count_if(
+      spec.inputs.begin(), spec.inputs.end(),
+      [](const InputSpec& input) { return !input.default_value.has_value(); }));
+}
+
 absl::Status WrongInputCount(const RequestView& request,
                              const ModelSpec& spec) {
   std::vector<std::string> missing;
@@ -58,12 +67,20 @@ absl::Status WrongInputCount(const RequestView& request,
     const bool given =
         std::any_of(request.inputs.begin(), request.inputs.end(),
                     [&](const auto& got) { return got.name == input.name; });
-    if (!given) missing.push_back(absl::StrCat("'", input.name, "'"));
+    if (!given && !input.default_value.has_value()) {
+      missing.push_back(absl::StrCat("'", input.name, "'"));
+    }
   }
+  const size_t required = RequiredInputs(spec);
+  const std::string expected =
+      required == spec.inputs.size()
+          ? absl::StrCat(required, " inputs")
+          : absl::StrCat("number of inputs between ", required, " and ",
+                         spec.inputs.size());
   std::string text =
-      absl::StrCat("expected ", spec.inputs.size(), " inputs but got ",
-                   request.inputs.size(), " inputs for model '", spec.name,
-                   "'. Got input(s) [", NameList(request.inputs), "]");
+      absl::StrCat("expected ", expected, " but got ", request.inputs.size(),
+                   " inputs for model '", spec.name, "'. Got input(s) [",
+                   NameList(request.inputs), "]");
   if (!missing.empty()) {
     absl::StrAppend(&text, ", but missing required input(s) [",
                     absl::StrJoin(missing, ","), "]");
@@ -71,12 +88,13 @@ absl::Status WrongInputCount(const RequestView& request,
   return absl::InvalidArgumentError(text);
 }
 
-// Position in the request of each of the model's inputs.
+// Position in the request of each of the model's inputs; -1: it is left out.
 using Positions = absl::InlinedVector<int, 8>;
 
 absl::StatusOr<Positions> MatchInputs(const RequestView& request,
                                       const ModelSpec& spec) {
-  if (request.inputs.size() != spec.inputs.size()) {
+  if (request.inputs.size() > spec.inputs.size() ||
+      request.inputs.size() < RequiredInputs(spec)) {
     return WrongInputCount(request, spec);
   }
   Positions positions(spec.inputs.size(), -1);
@@ -95,6 +113,11 @@ absl::StatusOr<Positions> MatchInputs(const RequestView& request,
                      "' already exists in request for model '", spec.name, "'");
     }
     positions[index] = static_cast<int>(position);
+  }
+  for (size_t i = 0; i < positions.size(); ++i) {
+    if (positions[i] < 0 && !spec.inputs[i].default_value.has_value()) {
+      return WrongInputCount(request, spec);
+    }
   }
   return positions;
 }
@@ -121,157 +144,18 @@ absl::Status CheckRawContents(const RequestView& request,
   return absl::OkStatus();
 }
 
-// The shapes of a request's inputs against the model's: fills in the sizes of
-// the dimensions, axis by axis.
-class ShapeReader {
- public:
-  explicit ShapeReader(const ModelSpec& spec)
-      : spec_(spec),
-        sizes_(spec.dimensions.size(), kUnset),
-        first_input_(spec.dimensions.size(), kUnset) {}
-
-  absl::Status ReadInput(int index, const InferInput& got) {
-    const InputSpec& input = spec_.inputs[index];
-    if (got.datatype != DataTypeName(input.dtype)) {
-      return Invalid("inference input '", input.name, "' data-type is '",
-                     Excerpt(got.datatype), "', but model '", spec_.name,
-                     "' expects '", Absl(DataTypeName(input.dtype)), "'");
-    }
-    if (std::any_of(got.shape.begin(), got.shape.end(),
-                    [](int64_t d) { return d < 0; })) {
-      return Invalid("All input dimensions should be specified for input '",
-                     input.name, "' for model '", spec_.name, "', got ",
-                     ShapeExcerpt(got.shape));
-    }
-    if (got.shape.size() != input.dims.size()) {
-      return WrongShape(input, got, WrongRankHint(input, got));
-    }
-    for (size_t axis = 0; axis < got.shape.size(); ++axis) {
-      if (!input.dims[axis].is_dimension()) continue;
-      RETURN_IF_ERROR(
-          SetDimension(input.dims[axis].dimension(), index, axis, got));
-    }
-    return absl::OkStatus();
-  }
-
-  bool LacksSizes() const {
-    return std::find(sizes_.begin(), sizes_.end(), kUnset) != sizes_.end();
-  }
-
-  // The dimensions that stand alone at no axis; after ReadInput of every input.
-  absl::Status SolveInput(int index, const InferInput& got) {
-    const InputSpec& input = spec_.inputs[index];
-    for (size_t axis = 0; axis < got.shape.size(); ++axis) {
-      const std::optional<DimExpr::Affine> affine = input.dims[axis].AsAffine();
-      if (!affine || sizes_[affine->dimension] != kUnset) continue;
-      const std::optional<int64_t> size = affine->Solve(got.shape[axis]);
-      if (!size) {
-        return WrongShape(
-            input, got,
-            absl::StrCat(
-                "axis ", axis, " must be a multiple of ", affine->scale,
-                affine->offset == 0 ? ""
-                                    : absl::StrCat(", plus ", affine->offset)));
-      }
-      sizes_[affine->dimension] = *size;
-    }
-    return absl::OkStatus();
-  }
-
-  // Constants and expressions; after SolveInput.
-  absl::Status CheckInput(int index, const InferInput& got) const {
-    const InputSpec& input = spec_.inputs[index];
-    for (size_t axis = 0; axis < got.shape.size(); ++axis) {
-      if (input.dims[axis].is_dimension()) continue;
-      const std::optional<int64_t> expected = input.dims[axis].Evaluate(sizes_);
-      if (expected == got.shape[axis]) continue;
-      return WrongShape(
-          input, got,
-          expected.has_value()
-              ? absl::StrCat("axis ", axis, " must be ", *expected, " here")
-              : absl::StrCat("axis ", axis,
-                             " has no size for these dimensions"));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status CheckBatch() const {
-    if (spec_.max_batch_size > 0 && rows() > spec_.max_batch_size) {
-      return Invalid(
-          "inference request batch-size must be <= ", spec_.max_batch_size,
-          " for '", spec_.name, "', got ", rows());
-    }
-    for (size_t d = 0; d < sizes_.size(); ++d) {
-      if (sizes_[d] != kUnset) continue;
-      return absl::InternalError(
-          absl::StrCat("dimension '", spec_.dimensions[d].name, "' of model '",
-                       spec_.name, "' is no axis of any input"));
-    }
-    return absl::OkStatus();
-  }
-
-  const DimensionSizes& sizes() const { return sizes_; }
-  int64_t rows() const {
-    return spec_.batch_dimension.has_value() ? sizes_[*spec_.batch_dimension]
-                                             : 1;
-  }
-
- private:
-  absl::Status SetDimension(int dimension, int index, size_t axis,
-                            const InferInput& got) {
-    const int64_t size = got.shape[axis];
-    if (sizes_[dimension] == kUnset) {
-      sizes_[dimension] = size;
-      first_input_[dimension] = index;
-      return absl::OkStatus();
-    }
-    if (sizes_[dimension] == size) return absl::OkStatus();
-    const InputSpec& input = spec_.inputs[index];
-    const std::string& other = spec_.inputs[first_input_[dimension]].name;
-    if (dimension == spec_.batch_dimension) {
-      return Invalid("input '", input.name,
-                     "' batch size does not match other inputs for '",
-                     spec_.name, "': ", size, " against ", sizes_[dimension],
-                     " of '", other, "'");
-    }
-    return WrongShape(
-        input, got,
-        absl::StrCat("dimension '", spec_.dimensions[dimension].name, "' is ",
-                     sizes_[dimension], " in input '", other, "'"));
-  }
-
-  std::string WrongRankHint(const InputSpec& input,
-                            const InferInput& got) const {
-    const size_t rank = got.shape.size();
-    if (spec_.max_batch_size > 0 && rank + 1 == input.dims.size()) {
-      return "the first dimension must be the batch";
-    }
-    return absl::StrCat("expected ", input.dims.size(), " dimensions, got ",
-                        rank);
-  }
-
-  absl::Status WrongShape(const InputSpec& input, const InferInput& got,
-                          absl::string_view hint) const {
-    Shape expected;
-    for (const DimExpr& dim : input.dims) {
-      expected.push_back(dim.is_constant() ? dim.constant() : -1);
-    }
-    return Invalid("unexpected shape for input '", input.name, "' for model '",
-                   spec_.name, "'. Expected ", ShapeExcerpt(expected), ", got ",
-                   ShapeExcerpt(got.shape), ": ", hint);
-  }
-
-  const ModelSpec& spec_;
-  DimensionSizes sizes_;
-  absl::InlinedVector<int, 4> first_input_;
-};
+absl::Status NoData(const ModelSpec& spec, const InputSpec& input) {
+  return Invalid("unable to find data for input tensor '", input.name,
+                 "' for model '", spec.name, "' in request.");
+}
 
 absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
                                   const SharedTensors& shared, size_t position,
                                   const ModelSpec& spec, const InputSpec& input,
+                                  const Shape& shape,
                                   std::shared_ptr<const void> owner) {
   const InferInput& got = request.inputs[position];
-  const TensorForm form{input.name, spec.name, input.dtype, got.shape};
+  const TensorForm form{input.name, spec.name, input.dtype, shape};
   if (const SharedMemoryRange* range = shared.Input(position)) {
     return TensorFromSharedMemory(form, *range);
   }
@@ -282,8 +166,54 @@ absl::StatusOr<Tensor> ReadTensor(const RequestView& request,
   }
   if (got.contents != nullptr)
     return TensorFromContents(form, *got.contents, std::move(owner));
-  return Invalid("unable to find data for input tensor '", input.name,
-                 "' for model '", spec.name, "' in request.");
+  return NoData(spec, input);
+}
+
+// By input of the model; empty: none has BYTES.
+using AllElements = std::vector<std::optional<BytesElements>>;
+
+absl::StatusOr<AllElements> ReadElements(const RequestView& request,
+                                         const SharedTensors& shared,
+                                         const ModelSpec& spec,
+                                         const Positions& positions,
+                                         Admit admit) {
+  AllElements all;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const InputSpec& input = spec.inputs[i];
+    if (!input.is_bytes || positions[i] < 0) continue;
+    const auto position = static_cast<size_t>(positions[i]);
+    const InferInput& got = request.inputs[position];
+    const SharedMemoryRange* const range = shared.Input(position);
+    const size_t in_message = shared.InMessage(position);
+    const RawContents* const raw =
+        range == nullptr && in_message < request.raw_input_contents.size()
+            ? &request.raw_input_contents[in_message]
+            : nullptr;
+    if (range == nullptr && raw == nullptr && got.contents == nullptr) {
+      return NoData(spec, input);
+    }
+    const size_t copied = range != nullptr ? range->byte_size
+                          : raw != nullptr && raw->scattered != nullptr
+                              ? raw->size
+                              : 0;
+    if (copied > 0) RETURN_IF_ERROR(admit(copied));
+    all.resize(positions.size());
+    ASSIGN_OR_RETURN(all[i], BytesElements::Read({input.name, spec.name,
+                                                  DataType::kBytes, got.shape},
+                                                 raw, range, got.contents));
+  }
+  return all;
+}
+
+std::vector<int> LongestFirst(const AllElements& elements) {
+  std::vector<int> order;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (elements[i].has_value()) order.push_back(static_cast<int>(i));
+  }
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return elements[a]->longest() > elements[b]->longest();
+  });
+  return order;
 }
 
 size_t ScatteredBytes(const RequestView& request) {
@@ -294,28 +224,72 @@ size_t ScatteredBytes(const RequestView& request) {
   return bytes;
 }
 
-// Outputs whose size depends on the elements count as nothing.
+constexpr size_t kMostBytes = std::numeric_limits<size_t>::max() / 8;
+
+// Of a tensor of such sizes; what depends on the elements counts as nothing.
+size_t TensorBytes(DataType dtype, const std::vector<DimExpr>& dims,
+                   const DimensionSizes& sizes) {
+  Shape shape;
+  for (const DimExpr& dim : dims) {
+    shape.push_back(dim.Evaluate(sizes).value_or(0));
+  }
+  const std::optional<int64_t> count = ElementCount(shape);
+  int64_t bytes = 0;
+  if (!count.has_value() ||
+      __builtin_mul_overflow(*count, static_cast<int64_t>(DataTypeSize(dtype)),
+                             &bytes)) {
+    return kMostBytes;
+  }
+  return std::min(kMostBytes, static_cast<size_t>(bytes));
+}
+
 size_t AnswerBytes(const ModelSpec& spec, const OutputIndices& outputs,
                    const DimensionSizes& sizes) {
-  constexpr size_t kMost = std::numeric_limits<size_t>::max() / 2;
   size_t bytes = 0;
   for (const int index : outputs) {
     const OutputSpec& output = spec.outputs[index];
-    Shape shape;
-    for (const DimExpr& dim : output.dims) {
-      shape.push_back(dim.Evaluate(sizes).value_or(0));
-    }
-    const std::optional<int64_t> count = ElementCount(shape);
-    int64_t of_output = 0;
-    if (!count.has_value() ||
-        __builtin_mul_overflow(*count,
-                               static_cast<int64_t>(DataTypeSize(output.dtype)),
-                               &of_output)) {
-      return kMost;
-    }
-    bytes = std::min(kMost, bytes + static_cast<size_t>(of_output));
+    const size_t own = TensorBytes(output.dtype, output.dims, sizes);
+    // Rows of bytes, and behind a length each for clients.
+    bytes = std::min(kMostBytes, bytes + own * (output.is_bytes ? 6 : 1));
   }
   return bytes;
+}
+
+// Of the inputs that are made here: those that the request leaves out, and rows
+// of BYTES.
+size_t MadeBytes(const ModelSpec& spec, const Positions& positions,
+                 const DimensionSizes& sizes) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const InputSpec& input = spec.inputs[i];
+    if (positions[i] >= 0 && !input.is_bytes) continue;
+    bytes = std::min(kMostBytes,
+                     bytes + TensorBytes(input.dtype, input.dims, sizes));
+  }
+  return bytes;
+}
+
+// Once its memory has been asked for.
+absl::StatusOr<Tensor> DefaultTensor(const ModelSpec& spec,
+                                     const InputSpec& input,
+                                     const DimensionSizes& sizes) {
+  TensorForm form{input.name, spec.name, input.dtype, {}};
+  for (const DimExpr& dim : input.dims) {
+    const std::optional<int64_t> size = dim.Evaluate(sizes);
+    if (!size.has_value() || *size < 0) {
+      return Invalid("input '", input.name, "' for model '", spec.name,
+                     "', which the request leaves out, has no size for the "
+                     "dimensions of the others");
+    }
+    form.shape.push_back(*size);
+  }
+  ASSIGN_OR_RETURN(const size_t bytes, ByteSize(form));
+  const size_t each = DataTypeSize(input.dtype);
+  const Buffer buffer(bytes);
+  FillElements(buffer.data(), static_cast<int64_t>(bytes / each), each,
+               EncodeElement(*input.default_value, input.dtype));
+  return Tensor{input.dtype, std::move(form.shape), buffer.data(), bytes,
+                buffer.share()};
 }
 
 }  // namespace
@@ -339,29 +313,58 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
   ASSIGN_OR_RETURN(SharedTensors shared, FindSharedTensors(request, regions));
   RETURN_IF_ERROR(CheckRawContents(request, shared, spec));
   ShapeReader shapes(spec);
-  for (size_t i = 0; i < positions.size(); ++i) {
-    const InferInput& got = request.inputs[positions[i]];
-    RETURN_IF_ERROR(shapes.ReadInput(static_cast<int>(i), got));
-  }
-  for (size_t i = 0; shapes.LacksSizes() && i < positions.size(); ++i) {
+  const auto for_each_given = [&](auto visit) -> absl::Status {
+    for (size_t i = 0; i < positions.size(); ++i) {
+      if (positions[i] < 0) continue;
+      RETURN_IF_ERROR(visit(static_cast<int>(i), request.inputs[positions[i]]));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+    const bool later = spec.inputs[i].is_bytes && got.datatype == kBytesName;
+    return later ? absl::OkStatus() : shapes.ReadInput(i, got);
+  }));
+  ASSIGN_OR_RETURN(const AllElements elements,
+                   ReadElements(request, shared, spec, positions, admit));
+  for (const int i : LongestFirst(elements)) {
     RETURN_IF_ERROR(
-        shapes.SolveInput(static_cast<int>(i), request.inputs[positions[i]]));
+        shapes.ReadInput(i, request.inputs[positions[i]], &*elements[i]));
   }
-  for (size_t i = 0; i < positions.size(); ++i) {
-    RETURN_IF_ERROR(
-        shapes.CheckInput(static_cast<int>(i), request.inputs[positions[i]]));
+  if (shapes.LacksSizes()) {
+    RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+      return shapes.SolveInput(i, got);
+    }));
   }
+  RETURN_IF_ERROR(for_each_given(
+      [&](int i, const InferInput& got) { return shapes.CheckInput(i, got); }));
   RETURN_IF_ERROR(shapes.CheckBatch());
   RETURN_IF_ERROR(admit(ScatteredBytes(request) + shared.input_bytes() +
-                        AnswerBytes(spec, decoded.outputs, shapes.sizes())));
+                        AnswerBytes(spec, decoded.outputs, shapes.sizes()) +
+                        MadeBytes(spec, positions, shapes.sizes())));
 
-  decoded.inputs.reserve(positions.size());
-  for (size_t i = 0; i < positions.size(); ++i) {
+  decoded.inputs.resize(positions.size());
+  RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+    if (spec.inputs[i].is_bytes) return absl::OkStatus();
     ASSIGN_OR_RETURN(
-        Tensor tensor,
+        decoded.inputs[i],
         ReadTensor(request, shared, static_cast<size_t>(positions[i]), spec,
-                   spec.inputs[i], owner));
-    decoded.inputs.push_back(std::move(tensor));
+                   spec.inputs[i], shapes.ShapeOf(i, got), owner));
+    return absl::OkStatus();
+  }));
+  // Last, those that are made here: what the others claim to be has arrived.
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const InputSpec& input = spec.inputs[i];
+    if (positions[i] < 0) {
+      ASSIGN_OR_RETURN(decoded.inputs[i],
+                       DefaultTensor(spec, input, shapes.sizes()));
+    } else if (input.is_bytes) {
+      const Shape& shape =
+          shapes.ShapeOf(static_cast<int>(i), request.inputs[positions[i]]);
+      ASSIGN_OR_RETURN(
+          decoded.inputs[i],
+          elements[i]->Rows({input.name, spec.name, input.dtype, shape},
+                            static_cast<std::byte>(input.pad_value)));
+    }
   }
   decoded.shared_outputs = std::move(shared.outputs);
   decoded.sizes = shapes.sizes();

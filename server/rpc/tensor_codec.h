@@ -40,9 +40,10 @@ struct DecodedRequest {
   uint64_t priority = 0;  // in the queue; 0: the model's default
 };
 
-// Asked once, when a request is known to be right but for its elements: whether
-// it may have so many bytes for copies of tensors that are scattered or in
-// shared memory, and for its answer.
+// Asked when a request is known to be right but for its elements: whether it
+// may have so many bytes for copies of tensors that are scattered or in shared
+// memory, for inputs that are made here, and for its answer. Before that for
+// the copy of each input of BYTES, whose elements say what shape it has.
 using Admit = absl::FunctionRef<absl::Status(size_t bytes)>;
 
 // Checks a request against a model and finds its tensors. They are views of the

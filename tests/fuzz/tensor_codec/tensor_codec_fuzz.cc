@@ -11,6 +11,7 @@
 
 #include "rpc/tensor_codec.h"
 #include "tests/unit/rpc/codec_fixtures.h"
+#include "tests/unit/rpc/letters_model.h"
 
 namespace stoker {
 namespace {
@@ -36,7 +37,20 @@ struct Corpus {
 std::vector<Corpus> Seeds() {
   ModelInferRequest outputs = TextRequest(1, 2);
   outputs.add_outputs()->set_name("length");
-  return {{TextModel(), TextRequest(2, 3).SerializeAsString()},
+  ModelSpec reshaped = TextModel();
+  reshaped.inputs[0].reshape = {{-1, 1, -1}, {-1, -1}};
+  reshaped.inputs[1].default_value = 1;
+  reshaped.inputs[2].default_value = 0.5;
+  ModelInferRequest one_input = TextRequest(2, 3);
+  one_input.mutable_inputs(0)->add_shape(1);
+  one_input.mutable_inputs(0)->mutable_shape()->SwapElements(1, 2);
+  one_input.mutable_inputs()->DeleteSubrange(1, 2);
+  one_input.mutable_raw_input_contents()->DeleteSubrange(1, 2);
+  const ModelInferRequest strings =
+      LettersRequest({"a", "bc"}, {"", "def"}, {"hijk", ""});
+  return {{reshaped, one_input.SerializeAsString()},
+          {Letters(), strings.SerializeAsString()},
+          {TextModel(), TextRequest(2, 3).SerializeAsString()},
           {TextModel(), outputs.SerializeAsString()},
           {PlainModel(DataType::kInt8), TypedRequest().SerializeAsString()}};
 }

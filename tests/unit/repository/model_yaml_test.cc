@@ -472,6 +472,67 @@ TEST(ModelYamlTest, NamesForClients) {
   EXPECT_THAT(Message("outputs: {nothing: {name: x}}"), HasSubstr("nothing"));
 }
 
+TEST(ModelYamlTest, InputsThatMayBeLeftOut) {
+  const auto spec = Apply("inputs: {attention_mask: {default: 1}}");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->inputs[0].default_value, std::nullopt);
+  EXPECT_EQ(spec->inputs[1].default_value, 1);
+  EXPECT_THAT(Message("inputs: {attention_mask: {default: 1.5}}"),
+              HasSubstr("inputs.attention_mask.default: expected a whole "
+                        "number from"));
+  // Nothing would say what sizes they have.
+  EXPECT_THAT(Message("inputs: {attention_mask: {default: 1}, "
+                      "input_ids: {default: 0}}"),
+              HasSubstr("inputs.attention_mask.default: expected inputs "
+                        "without default that have the dimension batch, got "
+                        "none"));
+}
+
+TEST(ModelYamlTest, ShapesForClients) {
+  ModelSpec spec = MiniLmSpec();
+  ASSERT_TRUE(ApplyModelYaml("inputs: {input_ids: {dims: [1, -1]}, "
+                             "attention_mask: {dims: [4, 4], reshape: [16]}}\n"
+                             "outputs: {sentence_embedding: {dims: [2, 192]}, "
+                             "token_embeddings: {dims: [-1, 384]}}\n",
+                             kPath, spec)
+                  .ok());
+  EXPECT_THAT(spec.inputs[0].reshape->dims, ElementsAre(-1, 1, -1));
+  EXPECT_THAT(spec.inputs[0].reshape->shape, ElementsAre(-1, -1));
+  EXPECT_THAT(spec.inputs[1].reshape->dims, ElementsAre(-1, 4, 4));
+  EXPECT_THAT(spec.inputs[1].reshape->shape, ElementsAre(-1, 16));
+  EXPECT_THAT(spec.outputs[1].reshape->dims, ElementsAre(-1, 2, 192));
+  EXPECT_FALSE(spec.outputs[0].reshape.has_value());  // it changes nothing
+  spec = MiniLmSpec();
+  ASSERT_TRUE(ApplyModelYaml("max_batch_size: 0\n"
+                             "inputs: {input_ids: {dims: [-1, 1, -1]}}\n",
+                             kPath, spec)
+                  .ok());
+  EXPECT_THAT(spec.inputs[0].reshape->dims, ElementsAre(-1, 1, -1));
+  const struct {
+    const char* field;
+    const char* message;
+  } cases[] = {
+      {"dims: [2, -1]",
+       "inputs.input_ids.dims: expected as many elements as the program's [-1] "
+       "before, between and behind its -1, got [2, -1]"},
+      {"dims: [4, 4]", "expected as many -1 as the program's [-1], got [4, 4]"},
+      {"dims: [4, 4], reshape: [15]",
+       "inputs.input_ids.reshape: expected as many elements as dims [4, 4], "
+       "got [15]"},
+      {"dims: [513], reshape: [513]",
+       "reshape: expected the program's [-1], without the batch, got [513]"},
+      {"dims: [4, 4], reshape: [-1, 16]", "expected the program's [-1]"},
+      {"reshape: [16]", "reshape: expected dims beside it, got none"},
+      {"dims: [0]", "expected dims of 1 or more, or -1, got [0]"},
+      {"dims: [-2]", "dims[0]: expected an integer from -1"},
+      {"dims: 4", "dims: expected a list, got 4"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_THAT(Message(std::string("inputs: {input_ids: {") + c.field + "}}"),
+                HasSubstr(c.message));
+  }
+}
+
 TEST(ModelYamlTest, WithoutBatchesTheFirstAxisIsADimensionAsAnyOther) {
   ModelSpec spec = MiniLmSpec();
   ASSERT_TRUE(ApplyModelYaml("max_batch_size: 0", kPath, spec).ok());

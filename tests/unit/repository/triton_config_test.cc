@@ -195,6 +195,102 @@ TEST(TritonConfigTest, WarmUpSizesBecomeBuckets) {
   EXPECT_THAT(spec.buckets[1].sizes, ElementsAre(4, 16));
 }
 
+TEST(TritonConfigTest, InputsThatMayBeLeftOut) {
+  ModelSpec spec = Program();
+  const std::string text = R"(max_batch_size: 8
+      input { name: "ids__0" data_type: TYPE_INT64 dims: -1 }
+      input { name: "mask__1" data_type: TYPE_INT64 dims: -1 optional: true }
+      parameters { key: "default.mask__1" value { string_value: "1" } })";
+  ASSERT_EQ(Applied(text, spec), "OK");
+  EXPECT_EQ(spec.inputs[0].default_value, std::nullopt);
+  EXPECT_EQ(spec.inputs[1].default_value, 1);
+  EXPECT_EQ(spec.inputs[1].name, "mask__1");
+  EXPECT_THAT(Yaml(text), HasSubstr("  attention_mask: {name: mask__1,\n"
+                                    "    default: 1}\n"));
+  EXPECT_THAT(Ignored(text), IsEmpty());
+}
+
+TEST(TritonConfigTest, RowsOfBytesAreStrings) {
+  ModelSpec spec = Program();
+  for (InputSpec& input : spec.inputs) input.dtype = DataType::kUint8;
+  spec.outputs[1].dtype = DataType::kUint8;
+  ASSERT_EQ(Applied(R"(max_batch_size: 8
+      input { name: "ids__0" data_type: TYPE_STRING dims: 1 reshape { } }
+      input { name: "mask__1" data_type: TYPE_UINT8 dims: -1 }
+      output { name: "out__1" data_type: TYPE_STRING dims: [ ] })",
+                    spec),
+            "OK");
+  EXPECT_TRUE(spec.inputs[0].is_bytes);
+  EXPECT_THAT(spec.inputs[0].reshape->dims, ElementsAre(-1, 1));
+  EXPECT_THAT(spec.inputs[0].reshape->shape, ElementsAre(-1));
+  EXPECT_FALSE(spec.inputs[1].is_bytes);
+  EXPECT_TRUE(spec.outputs[1].is_bytes);
+  spec = Program();
+  EXPECT_THAT(Applied(R"(max_batch_size: 8
+      output { name: "out__1" data_type: TYPE_STRING dims: [ ] })",
+                      spec),
+              HasSubstr("expected the program's TYPE_FP32, got TYPE_STRING"));
+}
+
+TEST(TritonConfigTest, ClientsSeeItsShapes) {
+  ModelSpec spec = Program();
+  const std::string text = R"(max_batch_size: 4
+      input { name: "IDS__0" data_type: TYPE_INT64 dims: [ 1, -1 ]
+              reshape { shape: [ -1 ] } }
+      input { name: "MASK__1" data_type: TYPE_INT64 dims: [ 4, 4 ]
+              reshape { shape: [ 16 ] } }
+      output { name: "sentence_embedding" data_type: TYPE_FP32
+               dims: [ 2, 192 ] reshape { shape: [ 384 ] } }
+      output { name: "token_embeddings" data_type: TYPE_FP32
+               dims: [ -1, 384 ] reshape { shape: [ -1, 384 ] } })";
+  ASSERT_EQ(Applied(text, spec), "OK");
+  EXPECT_EQ(spec.inputs[0].name, "IDS__0");
+  ASSERT_TRUE(spec.inputs[0].reshape.has_value());
+  EXPECT_THAT(spec.inputs[0].reshape->dims, ElementsAre(-1, 1, -1));
+  EXPECT_THAT(spec.inputs[0].reshape->shape, ElementsAre(-1, -1));
+  EXPECT_THAT(spec.inputs[1].reshape->dims, ElementsAre(-1, 4, 4));
+  EXPECT_THAT(spec.inputs[1].reshape->shape, ElementsAre(-1, 16));
+  EXPECT_THAT(spec.outputs[1].reshape->dims, ElementsAre(-1, 2, 192));
+  EXPECT_FALSE(spec.outputs[0].reshape.has_value());  // it changes nothing
+  // The number in place of a dynamic size is what is compiled.
+  ASSERT_EQ(spec.buckets.size(), 2u);
+  EXPECT_THAT(spec.buckets[0].sizes, ElementsAre(1, 16));
+  EXPECT_THAT(Yaml(text), HasSubstr("input_ids: {name: IDS__0, dims: [1, -1], "
+                                    "reshape: [-1]}"));
+}
+
+TEST(TritonConfigTest, WithoutABatchAReshapeHasAllDims) {
+  ModelSpec spec = Program();
+  ASSERT_EQ(Applied(R"(
+      input { name: "input_ids" data_type: TYPE_INT64 dims: [ -1, 1, -1 ]
+              reshape { shape: [ -1, -1 ] } }
+      input { name: "attention_mask" data_type: TYPE_INT64 dims: [ -1, -1 ] })",
+                    spec),
+            "OK");
+  EXPECT_THAT(spec.inputs[0].reshape->dims, ElementsAre(-1, 1, -1));
+  EXPECT_THAT(spec.inputs[0].reshape->shape, ElementsAre(-1, -1));
+}
+
+// As requests do, they have the clients' dims.
+TEST(TritonConfigTest, WarmUpSizesOfAReshapedInput) {
+  const std::string text = R"(max_batch_size: 4
+      input { name: "IDS__0" data_type: TYPE_INT64 dims: [ 1, -1 ]
+              reshape { shape: [ -1 ] } }
+      input { name: "MASK__1" data_type: TYPE_INT64 dims: [ -1 ] })";
+  ModelSpec spec = Program();
+  ASSERT_EQ(Applied(text + R"(model_warmup { name: "w" batch_size: 1
+      inputs { key: "IDS__0"
+               value { data_type: TYPE_INT64 dims: [ 1, 16 ] } } })",
+                    spec),
+            "OK");
+  EXPECT_THAT(spec.buckets[0].sizes, ElementsAre(1, 16));
+  EXPECT_THAT(Applied(text + R"(model_warmup { name: "w" batch_size: 1
+      inputs { key: "IDS__0" value { data_type: TYPE_INT64 dims: 16 } } })",
+                      spec),
+              HasSubstr("model_warmup[0].inputs: expected IDS__0 of the shape "
+                        "[1, -1], got [16]"));
+}
+
 TEST(TritonConfigTest, WhatHasNoMeaningIsListedWithItsLine) {
   EXPECT_THAT(Ignored(std::string("max_batch_size: 8") + kTensors), IsEmpty());
   EXPECT_THAT(
@@ -253,13 +349,39 @@ TEST(TritonConfigTest, WhatCannotBeHonouredIsRefusedWithItsLine) {
       {"max_batch_size: 1 output { name: 'O__0' data_type: TYPE_FP32 "
        "dims: [ 513, 384 ] }",
        "got [513, 384]"},  // above the dimension's bound
+      {"max_batch_size: 1 output { name: 'O__1' data_type: TYPE_FP32\n"
+       "dims: [ 384 ]\nreshape { shape: [ 1, 384 ] } }",
+       ":3: output[0].reshape: expected the program's [384], without the "
+       "batch, got [1, 384]"},
       {"max_batch_size: 1 output { name: 'O__1' data_type: TYPE_FP32 "
-       "dims: [ 384 ] reshape { shape: [ 1, 384 ] } }",
-       "output[0].reshape: expected none, and dims as the program has them, "
-       "got [1, 384]"},
-      {"max_batch_size: 1 input { name: 'A__0' optional: true }",
-       "input[0].optional: expected nothing, got an input that may be left "
-       "out"},
+       "dims: [ 2, 190 ] reshape { shape: 384 } }",
+       "output[0].reshape: expected as many elements as dims [2, 190], got "
+       "[384]"},
+      {"max_batch_size: 1 output { name: 'O__0' data_type: TYPE_FP32 "
+       "dims: [ -1, 2, 192 ] reshape { shape: [ 16, 384 ] } }",
+       "expected as many -1 as dims [-1, 2, 192], got [16, 384]"},
+      {"max_batch_size: 1 output { name: 'O__0' data_type: TYPE_FP32 "
+       "dims: [ 384, -1 ] reshape { shape: [ -1, 384 ] } }",
+       "expected as many elements as dims [384, -1] before, between and behind "
+       "its -1, got [-1, 384]"},
+      {"max_batch_size: 1 output { name: 'O__1' data_type: TYPE_FP32 "
+       "dims: [ 0 ] reshape { shape: 384 } }",
+       "expected dims of 1 or more, or -1, got [384]"},
+      {"max_batch_size: 1 output { name: 'O__1' data_type: TYPE_FP32 "
+       "dims: 384 reshape {} }",
+       "reshape: expected as many elements as dims [384], got []"},
+      {"max_batch_size: 1 input { name: 'A__0'\noptional: true }",
+       ":2: input[0].optional: expected parameters with the key default.A__0: "
+       "the number that the program gets for it where a request leaves it out, "
+       "got none"},
+      {"parameters { key: 'default.x' value { string_value: '1' } }",
+       "parameters[0]: expected default.NAME of an optional input, got "
+       "default.x"},
+      {"max_batch_size: 8 input { name: 'A__0' data_type: TYPE_INT64 dims: -1 }"
+       "\ninput { name: 'B__1' data_type: TYPE_INT64 dims: -1 optional: true }"
+       "\nparameters { key: 'default.B__1' value { string_value: 'x}' } }",
+       "config.pbtxt:3: inputs.attention_mask.default: expected a number, got "
+       "the text \"x}\""},
       {"max_batch_size: 1 input { name: 'A__0' allow_ragged_batch: true }",
        "got ragged batches"},
       {"output { name: 'O__1' label_filename: 'names.txt' }",

@@ -68,6 +68,51 @@ TEST(ModelConfig, IsTheMetadataWithoutTheBatch) {
             "batch=1,tokens=16;batch=8,tokens=16");
 }
 
+TEST(ModelConfig, ClientsSeeTheirShapesAndWhatTheyBecome) {
+  ModelSpec spec = TextModel();
+  spec.inputs[0].reshape = {{-1, 1, -1}, {-1, -1}};
+  spec.outputs[1].reshape = {{-1, 1}, {-1}};
+  inference::ModelMetadataResponse metadata;
+  inference::ModelConfig config;
+  FillModelMetadata(spec, &metadata);
+  FillModelConfig(spec, &config);
+  EXPECT_THAT(metadata.inputs(0).shape(), ElementsAre(-1, 1, -1));
+  EXPECT_THAT(metadata.outputs(1).shape(), ElementsAre(-1, 1));
+  EXPECT_THAT(config.input(0).dims(), ElementsAre(1, -1));
+  EXPECT_THAT(config.input(0).reshape().shape(), ElementsAre(-1));
+  EXPECT_FALSE(config.input(1).has_reshape());
+  EXPECT_THAT(config.output(1).dims(), ElementsAre(1));
+  EXPECT_TRUE(config.output(1).has_reshape());
+  EXPECT_TRUE(config.output(1).reshape().shape().empty());
+}
+
+TEST(ModelConfig, SaysWhatMayBeLeftOut) {
+  ModelSpec spec = TextModel();
+  spec.inputs[1].default_value = 1;
+  inference::ModelConfig config;
+  FillModelConfig(spec, &config);
+  EXPECT_FALSE(config.input(0).optional());
+  EXPECT_TRUE(config.input(1).optional());
+}
+
+TEST(ModelConfig, StringsAreWithoutTheirBytes) {
+  ModelSpec spec = TextModel();
+  spec.inputs[0].dtype = spec.outputs[0].dtype = DataType::kUint8;
+  spec.inputs[0].is_bytes = spec.outputs[0].is_bytes = true;
+  spec.inputs[0].reshape = {{-1, 1}, {-1}};
+  inference::ModelMetadataResponse metadata;
+  inference::ModelConfig config;
+  FillModelMetadata(spec, &metadata);
+  FillModelConfig(spec, &config);
+  EXPECT_EQ(metadata.inputs(0).datatype(), "BYTES");
+  EXPECT_THAT(metadata.inputs(0).shape(), ElementsAre(-1, 1));
+  EXPECT_THAT(metadata.outputs(0).shape(), ElementsAre(-1));
+  EXPECT_EQ(config.input(0).data_type(), inference::TYPE_STRING);
+  EXPECT_THAT(config.input(0).dims(), ElementsAre(1));
+  EXPECT_EQ(config.output(0).data_type(), inference::TYPE_STRING);
+  EXPECT_TRUE(config.output(0).dims().empty());
+}
+
 TEST(ModelConfig, SaysWhereItRuns) {
   ModelSpec spec = TextModel();
   inference::ModelConfig config;

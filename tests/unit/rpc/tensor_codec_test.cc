@@ -21,6 +21,14 @@ absl::StatusOr<DecodedRequest> Decode(const ModelInferRequest& request,
   return DecodeRequest(received->view(), spec, nullptr, received, AdmitAll);
 }
 
+// Of the first input.
+void SetShape(ModelInferRequest& request,
+              std::initializer_list<int64_t> shape) {
+  auto& to = *request.mutable_inputs(0)->mutable_shape();
+  to.Clear();
+  to.Add(shape.begin(), shape.end());
+}
+
 TEST(DecodeRequest, RawInputsAreViewsInTheModelsOrder) {
   ModelInferRequest request = TextRequest(2, 5);
   request.mutable_inputs()->SwapElements(0, 2);
@@ -352,6 +360,100 @@ TEST(DecodeRequest, ClaimedSizesAllocateNothing) {
       Decode(request, PlainModel(DataType::kInt64)).status();
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("more elements than memory can hold"));
+}
+
+TEST(DecodeRequest, ClientsShapesBecomeTheProgramsWithoutACopy) {
+  ModelSpec spec = TextModel();
+  spec.inputs[0].reshape = {{-1, 1, -1}, {-1, -1}};
+  ModelInferRequest request = TextRequest(2, 5);
+  SetShape(request, {2, 1, 5});
+  const auto received = Received(request);
+  const absl::StatusOr<DecodedRequest> decoded =
+      DecodeRequest(received->view(), spec, nullptr, received, AdmitAll);
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(decoded->inputs[0].shape, ElementsAre(2, 5));
+  EXPECT_EQ(decoded->inputs[0].data,
+            received->view().raw_input_contents[0].data);
+  EXPECT_THAT(decoded->inputs[1].shape, ElementsAre(2, 5));
+  EXPECT_THAT(decoded->sizes, ElementsAre(2, 5));
+
+  const auto message = [&](std::initializer_list<int64_t> shape) {
+    SetShape(request, shape);
+    return std::string(Decode(request, spec).status().message());
+  };
+  EXPECT_THAT(message({2, 5}),
+              HasSubstr("unexpected shape for input 'ids' for model 'text'. "
+                        "Expected [-1,1,-1], reshaped to [-1,-1] for the "
+                        "program, got [2,5]: the first dimension must be the "
+                        "batch"));
+  EXPECT_THAT(message({2, 5, 1}), HasSubstr("sizes other than -1 are fixed"));
+  EXPECT_THAT(message({2, 1, 5, 1}), HasSubstr("expected 3 dimensions, got 4"));
+  EXPECT_THAT(message({3, 1, 5}), HasSubstr("batch size does not match"));
+  EXPECT_THAT(message({2, 1, 4}), HasSubstr("dimension 'tokens' is 4"));
+  EXPECT_THAT(message({2, 1, -1}), HasSubstr("should be specified"));
+}
+
+TEST(DecodeRequest, WhatIsLeftOutIsFilled) {
+  ModelSpec spec = TextModel();
+  spec.inputs[1].default_value = 1;
+  spec.inputs[2].default_value = -0.5;
+  ModelInferRequest request = TextRequest(2, 3);
+  ASSERT_TRUE(Decode(request, spec).ok());
+  request.mutable_inputs()->DeleteSubrange(1, 2);
+  request.mutable_raw_input_contents()->DeleteSubrange(1, 2);
+  const auto received = Received(request);
+  size_t asked = 0;
+  const absl::StatusOr<DecodedRequest> decoded = DecodeRequest(
+      received->view(), spec, nullptr, received, [&](size_t wanted) {
+        asked += wanted;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->inputs[0].owner, received);
+  EXPECT_THAT(decoded->inputs[1].shape, ElementsAre(2, 3));
+  EXPECT_THAT(Values<int64_t>(decoded->inputs[1]),
+              ElementsAre(1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(decoded->inputs[2].shape, ElementsAre(2, 6, 3));
+  EXPECT_THAT(Values<float>(decoded->inputs[2]), ::testing::Each(-0.5f));
+  EXPECT_EQ(Values<float>(decoded->inputs[2]).size(), 36u);
+  // The answer and both inputs.
+  EXPECT_EQ(asked, 2 * 4 * 4u + 2 * 8u + 6 * 8u + 36 * 4u);
+}
+
+TEST(DecodeRequest, WhatIsRequiredIsMissed) {
+  ModelSpec spec = TextModel();
+  spec.inputs[1].default_value = 1;
+  ModelInferRequest request = TextRequest(1, 1);
+  request.mutable_inputs()->DeleteSubrange(0, 1);
+  request.mutable_raw_input_contents()->DeleteSubrange(0, 1);
+  EXPECT_EQ(Decode(request, spec).status().message(),
+            "expected number of inputs between 2 and 3 but got 2 inputs for "
+            "model 'text'. Got input(s) ['mask','scale'], but missing required "
+            "input(s) ['ids']");
+  request.clear_inputs();
+  EXPECT_THAT(std::string(Decode(request, spec).status().message()),
+              HasSubstr("between 2 and 3 but got 0 inputs for model 'text'. "
+                        "Got input(s) [], but missing required input(s) "
+                        "['ids','scale']"));
+}
+
+// No more than the server can do without: what a shape claims hasn't arrived.
+TEST(DecodeRequest, LeftOutInputsAreNoWayToMuchMemory) {
+  ModelSpec spec = PlainModel(DataType::kInt8);
+  spec.inputs.push_back({"z",
+                         DataType::kInt64,
+                         {DimExpr::Dimension(0), DimExpr::Dimension(0)},
+                         0,
+                         {}});
+  spec.inputs[1].default_value = 0;
+  for (const int64_t n : {int64_t{1} << 31, int64_t{1} << 61, INT64_MAX}) {
+    ModelInferRequest request;
+    AddInput(request, "x", "INT8", {2, n});
+    request.add_raw_input_contents("ab");
+    EXPECT_EQ(Decode(request, spec).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << n;
+  }
 }
 
 TEST(DecodeRequest, ZeroHidesNoOverflow) {
