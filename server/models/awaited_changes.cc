@@ -14,7 +14,7 @@ namespace {
 
 bool IsOnItsWay(VersionState state) {
   return state == VersionState::kNew || state == VersionState::kLoading ||
-         state == VersionState::kWarming;
+         state == VersionState::kWarming || state == VersionState::kResting;
 }
 
 // What became of a load, in Triton's words and with its code; nullopt while a
@@ -65,6 +65,11 @@ absl::Status AwaitedChanges::MayLoad(std::string_view model,
       "failed to load '", Absl(model),
       "', another load of it is under way, with a configuration or files of "
       "one of the two requests: expected to be asked when that is over"));
+}
+
+bool AwaitedChanges::AwaitsLoad(std::string_view model) const {
+  return std::any_of(loads_.begin(), loads_.end(),
+                     [&](const Load& load) { return load.model == model; });
 }
 
 void AwaitedChanges::AwaitPublication(Done done) {

@@ -120,7 +120,10 @@ void Lifecycle::RefreshNames(const std::string& /*model*/,
 void Lifecycle::SettleChanges() {
   std::vector<VersionOutcome> outcomes;
   for (const auto& managed : versions_) {
-    outcomes.push_back({managed->model, managed->version, managed->state,
+    const bool rests =
+        managed->state == VersionState::kResting && !managed->wake;
+    outcomes.push_back({managed->model, managed->version,
+                        rests ? VersionState::kServing : managed->state,
                         managed->wanted, managed->reason});
   }
   changes_.Settle(outcomes);

@@ -11,15 +11,19 @@
 #include "models/auto_buckets.h"
 #include "models/load_backoff.h"
 #include "models/model_version.h"
+#include "models/version_labels.h"
 
 namespace stoker {
 namespace {
 
 // How much of the record of a model's traffic a crash may cost.
 constexpr absl::Duration kTrafficInterval = absl::Seconds(30);
+// How often the memory of versions is looked at where there is a budget.
+constexpr absl::Duration kBudgetInterval = absl::Seconds(1);
 
 bool IsOver(VersionState state) {
-  return state == VersionState::kUnloaded || state == VersionState::kFailed;
+  return state == VersionState::kUnloaded || state == VersionState::kResting ||
+         state == VersionState::kFailed;
 }
 
 }  // namespace
@@ -59,11 +63,17 @@ MonotonicTime Lifecycle::Step() {
   PollWhenDue();
   EndDrains();
   RetryLoads();
+  KeepBudget();
   Reconcile();
   Forget();
   Publish();
   SettleChanges();
-  MonotonicTime next = std::min({next_poll_, next_save_, next_rebucket_});
+  MonotonicTime next =
+      std::min({next_poll_, next_save_, next_rebucket_, EndExpired()});
+  if (options_.memory_budget > 0) {
+    // Versions take more with their runs.
+    next = std::min(next, clock.Now() + kBudgetInterval);
+  }
   for (const auto& managed : versions_) {
     if (managed->state == VersionState::kDraining) {
       next = std::min(next, managed->drain_until);
@@ -120,13 +130,14 @@ void Lifecycle::Follow(const RepositorySnapshot& snapshot,
           return !managed->replaced &&
                  (managed->state != VersionState::kDraining || rests) &&
                  !(retry && spec != nullptr &&
-                   (managed->state == VersionState::kFailed || rests)) &&
+                   managed->state == VersionState::kFailed) &&
                  managed->model == desired.model &&
                  managed->version == desired.version && managed->spec == spec &&
                  (spec != nullptr || managed->reason == error);
         });
     if (known != versions_.end()) {
       (*known)->wanted = true;
+      (*known)->wake |= retry;  // of what rests
       continue;
     }
     const std::shared_ptr<Managed> managed =
@@ -151,17 +162,21 @@ std::shared_ptr<Lifecycle::Managed> Lifecycle::NewManaged(
 std::vector<VersionSnapshot> Lifecycle::Snapshots() const {
   std::vector<VersionSnapshot> snapshots;
   for (const auto& managed : versions_) {
-    snapshots.push_back({.model = managed->model,
-                         .version = managed->version,
-                         .state = managed->state,
-                         .wanted = managed->wanted ||
-                                   (managed->state == VersionState::kServing &&
-                                    HasAlias(*managed)),
-                         .replaces = managed->spec != nullptr &&
-                                     managed->spec->update == Update::kReplace,
-                         .restored = managed->comes_back(),
-                         .held_back = deps_.clock->Now() < managed->load_after,
-                         .holds_memory = managed->running != nullptr});
+    const bool rests = managed->state == VersionState::kResting;
+    snapshots.push_back(
+        {.model = managed->model,
+         .version = managed->version,
+         .state = rests ? VersionState::kServing  // to clients
+                        : managed->state,
+         .wanted =
+             managed->wanted ||
+             (managed->state == VersionState::kServing && HasAlias(*managed)),
+         .replaces = managed->spec != nullptr &&
+                     managed->spec->update == Update::kReplace,
+         .restored = managed->comes_back(),
+         .held_back =
+             deps_.clock->Now() < managed->load_after || managed->awaits_room,
+         .holds_memory = managed->running != nullptr});
   }
   for (const auto& [model, version] : leaving_) {
     if (version.expired()) continue;
@@ -193,6 +208,9 @@ void Lifecycle::Forget() {
       versions_.begin(), versions_.end(), [](const auto& managed) {
         return managed->wanted || !IsOver(managed->state);
       });
+  for (auto it = gone; it != versions_.end(); ++it) {
+    FailResting(**it, "it was unloaded or replaced meanwhile");
+  }
   versions_.erase(gone, versions_.end());
   stopping_.Reap();
   std::erase_if(leaving_,
@@ -226,17 +244,29 @@ void Lifecycle::Rebucket() {
 void Lifecycle::RetryLoads() {
   std::vector<std::shared_ptr<Managed>> successors;
   for (const auto& managed : versions_) {
-    if (!managed->wanted || deps_.clock->Now() < managed->retry_at) continue;
-    managed->wanted = false;
-    managed->replaced = true;
-    const std::shared_ptr<Managed> successor =
-        NewManaged(managed->model, managed->version);
-    successor->spec = managed->spec;
-    successor->replacement = managed->replacement;
-    successor->failed_loads = managed->failed_loads;
-    successors.push_back(successor);
+    if (!managed->wanted) continue;
+    if (managed->state == VersionState::kResting
+            ? IsAskedFor(*managed)
+            : deps_.clock->Now() >= managed->retry_at) {
+      successors.push_back(Successor(*managed));
+    }
   }
   versions_.insert(versions_.end(), successors.begin(), successors.end());
+}
+
+std::shared_ptr<Lifecycle::Managed> Lifecycle::Successor(
+    Managed& managed) const {
+  managed.wanted = false;
+  managed.replaced = true;
+  std::shared_ptr<Managed> successor =
+      NewManaged(managed.model, managed.version);
+  successor->spec = managed.spec;
+  successor->replacement = managed.replacement;
+  successor->failed_loads = managed.failed_loads;
+  successor->host_bytes = managed.host_bytes;
+  successor->rests = managed.rests;
+  successor->resting = std::exchange(managed.resting, nullptr);
+  return successor;
 }
 
 std::shared_ptr<const ModelSpec> Lifecycle::BetterBuckets(
@@ -256,6 +286,7 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
   if (!placement.ok()) {
     Transition(*managed, VersionState::kFailed,
                std::string(placement.status().message()));
+    FailResting(*managed, Std(placement.status().message()));
     Restore(*managed);
     return;
   }
@@ -263,6 +294,14 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
   its.placement = *std::move(placement);
   its.toolchain.gpu = its.placement.gpu;
   its.metrics = managed->series;
+  if (managed->resting != nullptr) {
+    its.stats = managed->resting->shared_stats();
+    managed->request_series = managed->resting->series();
+  } else {
+    managed->request_series =
+        std::make_shared<MetricScope>(metrics_, VersionLabels(*managed->spec));
+  }
+  its.request_metrics = managed->request_series;
   its.traffic = traffic_.Of(*managed->spec);
   its.samples = traffic_.SamplesOf(*managed->spec);
   managed->running = std::shared_ptr<ModelVersion>(
@@ -298,18 +337,24 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
   if (managed.state != VersionState::kLoading) return;  // unloaded meanwhile
   if (!status.ok()) {
     std::string reason(status.message());
+    bool found_room = false;
     if (!managed.stopped_for_it.empty()) {
       managed.may_pass = MayPass(status);
       absl::StrAppend(&reason, "; what was stopped for it is loaded again");
-    } else if (MayPass(status) && !managed.comes_back()) {
+    } else if ((MayPass(status) || !managed.rests.empty()) &&
+               !managed.comes_back()) {
+      // What was loaded before fails for something that may pass.
       if (absl::IsResourceExhausted(status) && MakeIdleRest(managed)) {
         managed.failed_loads = 0;
+        found_room = true;
       }
       const absl::Duration backoff = LoadBackoff(managed.failed_loads++);
       managed.retry_at = deps_.clock->Now() + backoff;
       absl::StrAppend(&reason, "; tried again in ",
                       absl::FormatDuration(backoff));
     }
+    // With room its requests wait for the next try.
+    if (!found_room) FailResting(managed, reason);
     Transition(managed, VersionState::kFailed, std::move(reason));
     managed.running->Stop(MonotonicTime::InfinitePast());
     managed.loader.Join();
@@ -318,8 +363,10 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
     if (managed.comes_back()) RestoreFailed(managed, status);
     return;
   }
+  // Of one that comes back it was waited for long ago.
   const bool serve_now = (managed.spec->ready_when == ReadyWhen::kEager &&
                           managed.replacement == nullptr) ||
+                         !managed.rests.empty() ||
                          managed.running->ProgressText().empty();
   Transition(managed,
              serve_now ? VersionState::kServing : VersionState::kWarming);
@@ -370,7 +417,12 @@ void Lifecycle::Unload(Managed& managed) {
       managed.running.reset();
     }
   }
-  Transition(managed, VersionState::kUnloaded);
+  const bool rests = managed.state == VersionState::kDraining &&
+                     !managed.rests.empty() && managed.wanted;
+  // The series about what was loaded end with that.
+  if (rests)
+    managed.series = NewManaged(managed.model, managed.version)->series;
+  Transition(managed, rests ? VersionState::kResting : VersionState::kUnloaded);
 }
 
 void Lifecycle::UnloadLast(Managed& managed, MonotonicTime deadline) {
@@ -421,6 +473,8 @@ void Lifecycle::Transition(Managed& managed, VersionState to,
   managed.reason = std::move(reason);
   if (to == VersionState::kServing) {
     EndGap(managed);
+    managed.rests.clear();
+    managed.failed_loads = 0;
     managed.held = std::shared_ptr<ModelVersion>(
         managed.running.get(), [running = managed.running, events = events_](
                                    ModelVersion*) { events->Post([] {}); });
@@ -436,16 +490,19 @@ void Lifecycle::Publish() {
   bool any_wanted = false;
   for (const auto& managed : versions_) {
     const bool serves = managed->state == VersionState::kServing;
-    if (serves) {
+    const bool rests = !managed->rests.empty() && managed->wanted;
+    if (serves || rests) {
       // A reloaded version comes later in the list and replaces its older self.
-      serving[managed->model][managed->version] = managed->held;
+      PublishedVersion& published = serving[managed->model][managed->version];
+      published = {};
+      if (serves) published.running = managed->held;
+      if (rests) published.resting = managed->resting;
     }
     any_serving |= serves || !managed->rests.empty();
     any_wanted |= managed->wanted;
     const std::string gap = GapText(*managed);
     lines.push_back({{managed->model, managed->version, managed->state,
-                      gap.empty() ? managed->reason : gap, false,
-                      !managed->rests.empty() && managed->wanted},
+                      gap.empty() ? managed->reason : gap, false, rests},
                      managed->running});
   }
   AddStopped(lines);
@@ -478,6 +535,12 @@ void Lifecycle::Publish() {
         .Set(absl::ToDoubleSeconds(deps_.clock->WallNow() - absl::UnixEpoch()));
   }
   if (listener_) listener_();
+  for (const auto& managed : versions_) {
+    if (managed->state == VersionState::kServing &&
+        managed->resting != nullptr) {
+      managed->resting->Serve(managed->held);
+    }
+  }
 }
 
 void Lifecycle::StopAll(MonotonicTime deadline) {
@@ -490,6 +553,9 @@ void Lifecycle::StopAll(MonotonicTime deadline) {
     if (managed->running != nullptr) managed->running->StopWarmup();
   }
   for (const auto& managed : versions_) {
+    if (managed->resting != nullptr) {
+      managed->resting->Fail(absl::UnavailableError("Server exiting"));
+    }
     if (!IsOver(managed->state)) UnloadLast(*managed, deadline);
   }
   stopping_.Join();

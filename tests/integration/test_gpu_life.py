@@ -183,7 +183,7 @@ def test_a_version_that_nobody_asks_for_goes_last_and_comes_back(gpu: Gpu) -> No
         gpu.behave("")
         daemon.wait_ready(PATIENCE, ["other"])
         ask(client, 1, "other")
-        assert daemon.metric("stoker_gpu_idle_unloads_total", device="cuda:0") == 1
+        assert daemon.metric("stoker_idle_unloads_total", device="cuda:0") == 1
         assert daemon.metric("stoker_gpu_memory_bytes", use="weights") == 256
         with pytest.raises(InferenceServerException) as refused:
             ask(client)
