@@ -514,7 +514,7 @@ void Lifecycle::Publish() {
                                         serving.contains(managed->model));
     const bool given_up =
         (managed->state == VersionState::kFailed && !deps_.require_cache) ||
-        !managed->rests.empty();
+        managed->resting != nullptr;  // it was ready before
     settled &= !managed->wanted || managed->state == VersionState::kServing ||
                given_up || replaces;
   }

@@ -75,12 +75,18 @@ bool Lifecycle::FindRoom(const Managed& coming, const Need& promised) {
       std::any_of(versions_.begin(), versions_.end(),
                   [](const auto& managed) { return Loads(managed->state); });
   if (others_load || promised.most > 0) return false;
+  // What it takes the place of can't rest, and goes when this serves.
+  const bool replaces =
+      std::any_of(versions_.begin(), versions_.end(), [&](const auto& managed) {
+        return managed->running != nullptr && !managed->wanted &&
+               managed->model == coming.model;
+      });
   const bool alone =
       leaving == 0 &&
       std::none_of(versions_.begin(), versions_.end(), [](const auto& managed) {
         return managed->running != nullptr && !managed->spec->keep_in_memory;
       });
-  return coming.spec->keep_in_memory || alone ||
+  return coming.spec->keep_in_memory || replaces || alone ||
          held.least + leaving <= options_.memory_budget;
 }
 

@@ -33,16 +33,21 @@ absl::Status RestingVersion::Submit(std::unique_ptr<InferTask>& task) {
     return fits;
   }
   std::shared_ptr<ModelVersion> serving;
+  bool news = false;
   {
     const absl::MutexLock lock(&mu_);
     serving = serving_.lock();
     if (serving == nullptr) {
       if (!failed_.ok()) return failed_;
+      news = std::none_of(waiting_.begin(), waiting_.end(),
+                          [deadline = task->deadline](const Waiting& other) {
+                            return other.task->deadline <= deadline;
+                          });
       waiting_.push_back({std::move(task), clock_.Now()});
     }
   }
   if (serving != nullptr) return serving->Submit(task);
-  wake_();
+  if (news) wake_();
   return absl::OkStatus();
 }
 
