@@ -269,8 +269,9 @@ class Lifecycle {
   // Whether it may be loaded; makes room for it, as far as there are idle ones,
   // beside those that `promised` is for.
   bool FindRoom(const Managed& coming, const Need& promised);
-  // `bytes`: what is over where they are more than the budget.
-  void RestWhileOver(int64_t bytes, const std::string& for_whom);
+  // Idle versions rest while `bytes` less theirs are more than the budget, but
+  // the last `leave` of them.
+  void RestWhileOver(int64_t bytes, const std::string& for_whom, size_t leave);
   static Need NeedOf(const Managed& coming);
   // Of all that is in memory and stays there.
   Need HeldBytes() const;

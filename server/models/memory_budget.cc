@@ -38,7 +38,8 @@ double Megabytes(int64_t bytes) {
 void Lifecycle::KeepBudget() {
   ShowMemory();
   if (options_.memory_budget == 0) return;
-  RestWhileOver(HeldBytes().least, "the memory budget");
+  // Who was asked last stays, even where he alone is more than that.
+  RestWhileOver(HeldBytes().least, "the memory budget", /*leave=*/1);
   std::vector<Managed*> coming;
   for (const auto& managed : versions_) {
     if (managed->state == VersionState::kNew && managed->spec != nullptr) {
@@ -64,7 +65,7 @@ void Lifecycle::KeepBudget() {
 bool Lifecycle::FindRoom(const Managed& coming, const Need& promised) {
   const Need need = NeedOf(coming);
   RestWhileOver(HeldBytes().least + promised.least + need.least,
-                coming.spec->Label());
+                coming.spec->Label(), /*leave=*/0);
   const Need held = HeldBytes();
   const int64_t leaving = LeavingBytes();
   if (held.most + promised.most + leaving + need.most <=
@@ -90,12 +91,15 @@ bool Lifecycle::FindRoom(const Managed& coming, const Need& promised) {
          held.least + leaving <= options_.memory_budget;
 }
 
-void Lifecycle::RestWhileOver(int64_t bytes, const std::string& for_whom) {
+void Lifecycle::RestWhileOver(int64_t bytes, const std::string& for_whom,
+                              size_t leave) {
   if (bytes <= options_.memory_budget) return;
-  for (Managed* const idle : IdleVersions()) {
+  std::vector<Managed*> all = IdleVersions();
+  std::erase_if(all, [](const Managed* idle) { return idle->spec->on_gpu(); });
+  all.resize(all.size() - std::min(leave, all.size()));
+  for (Managed* const idle : all) {
     if (bytes <= options_.memory_budget) return;
     const int64_t freed = idle->running->host_memory().total();
-    if (freed == 0) continue;  // on a GPU
     Rest(*idle, kHost, for_whom);
     bytes -= freed;
   }

@@ -107,7 +107,7 @@ def test_requests_to_all_by_turns(start, root: Path, budget) -> None:
         for model in MODELS:
             assert client.is_model_ready(model)
             assert client.get_model_metadata(model).versions == ["1"]
-            assert health_page(daemon, model)[0] == 200
+            assert health_page(daemon, "readiness") == (200, "serving\n")
             figures = client.get_inference_statistics(model).model_stats
             assert figures[0].inference_count == 6
         lines = {line.name: (line.state, line.reason) for line in client.get_model_repository_index().models}
