@@ -14,7 +14,7 @@ namespace {
 
 bool IsOnItsWay(VersionState state) {
   return state == VersionState::kNew || state == VersionState::kLoading ||
-         state == VersionState::kWarming || state == VersionState::kResting;
+         state == VersionState::kWarming;
 }
 
 // What became of a load, in Triton's words and with its code; nullopt while a

@@ -103,7 +103,12 @@ void Lifecycle::Rest(Managed& idle, std::string_view where,
   BeginDrain(idle);
 }
 
-bool Lifecycle::IsAskedFor(const Managed& resting) const {
+bool Lifecycle::GoesToRest(const Managed& managed) {
+  return !managed.rests.empty() && (managed.state == VersionState::kDraining ||
+                                    managed.state == VersionState::kResting);
+}
+
+bool Lifecycle::IsAskedFor(const Managed& resting) {
   if (!resting.wake && !resting.resting->any_wait()) return false;
   log::Info("{}: asked for, loaded again", resting.spec->Label());
   return true;

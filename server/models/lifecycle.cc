@@ -136,7 +136,7 @@ void Lifecycle::Follow(const RepositorySnapshot& snapshot,
         });
     if (known != versions_.end()) {
       (*known)->wanted = true;
-      (*known)->wake |= retry;  // of what rests
+      (*known)->wake |= retry && GoesToRest(**known);
       continue;
     }
     const std::shared_ptr<Managed> managed =

@@ -255,7 +255,9 @@ class Lifecycle {
   std::vector<Managed*> IdleVersions() const;
   // `where`: its memory; `for_whom`: what that is for.
   void Rest(Managed& idle, std::string_view where, std::string_view for_whom);
-  bool IsAskedFor(const Managed& resting) const;
+  // Rests, or is on its way there.
+  static bool GoesToRest(const Managed& managed);
+  static bool IsAskedFor(const Managed& resting);
   // It can't be loaded again: its requests are told so.
   static void FailResting(Managed& managed, std::string_view why);
   // Ends what has waited too long for one that rests; returns when the next

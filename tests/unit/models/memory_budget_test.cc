@@ -354,6 +354,7 @@ TEST_F(MemoryBudgetTest, ClientsLoadAndUnloadWhatRests) {
   Settle();
   EXPECT_EQ(StateOf("a"), kResting);
   load("a");
+  load("a");
   EXPECT_EQ(StateOf("a"), kServing);
   Settle();
   EXPECT_EQ(StateOf("b"), kResting);
@@ -364,6 +365,10 @@ TEST_F(MemoryBudgetTest, ClientsLoadAndUnloadWhatRests) {
   EXPECT_FALSE(published_.Acquire("b", 0).ok());
   load("b");
   EXPECT_EQ(StateOf("b"), kServing);
+  // The load of one that served is no wish to have it back.
+  for (const std::string model : {"b", "c"}) EXPECT_TRUE(Ask(model).ok());
+  Settle();
+  EXPECT_EQ(StateOf("a"), kResting);
 }
 
 }  // namespace
