@@ -341,7 +341,7 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
     if (!managed.stopped_for_it.empty()) {
       managed.may_pass = MayPass(status);
       absl::StrAppend(&reason, "; what was stopped for it is loaded again");
-    } else if ((MayPass(status) || !managed.rests.empty()) &&
+    } else if ((MayPass(status) || managed.resting != nullptr) &&
                !managed.comes_back()) {
       // What was loaded before fails for something that may pass.
       if (absl::IsResourceExhausted(status) && MakeIdleRest(managed)) {

@@ -257,8 +257,11 @@ TEST_F(MemoryBudgetTest, WhoWaitsIsToldOfALoadThatFails) {
   EXPECT_TRUE(absl::IsUnavailable(AskForRows(resting, 1).status()));
   EXPECT_FALSE(LineOf("a").ready());
   EXPECT_TRUE(LineOf("c").ready());
-  loader_.Admit(ProgramOf("a"));
   StepAfter(kMinLoadBackoff);
+  StepUntil("a", kFailed);
+  EXPECT_TRUE(published_.ready());
+  loader_.Admit(ProgramOf("a"));
+  StepAfter(kMaxLoadBackoff);
   StepUntil("a", kServing);
   EXPECT_TRUE(AskForRows(resting, 1).ok());
 }
