@@ -19,6 +19,8 @@ namespace {
 constexpr absl::Duration kTrafficInterval = absl::Seconds(30);
 // How often the memory of versions is looked at where there is a budget.
 constexpr absl::Duration kBudgetInterval = absl::Seconds(1);
+// The same while requests wait for room there.
+constexpr absl::Duration kRoomInterval = absl::Milliseconds(10);
 
 bool IsOver(VersionState state) {
   return state == VersionState::kUnloaded || state == VersionState::kResting ||
@@ -78,6 +80,9 @@ MonotonicTime Lifecycle::Step() {
       next = std::min(next, managed->drain_until);
     } else if (managed->state == VersionState::kNew && managed->restored) {
       next = std::min(next, std::max(managed->load_after, clock.Now()));
+    } else if (managed->awaits_room && managed->resting != nullptr) {
+      // The end of others' requests, which makes room, is no event.
+      next = std::min(next, clock.Now() + kRoomInterval);
     } else if (managed->wanted) {
       next = std::min(next, managed->retry_at);
     }
