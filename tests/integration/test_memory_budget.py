@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Callable
@@ -21,6 +22,7 @@ WIDTH = 20_000  # 1.3 MB of weights: a budget is 1 MiB at least
 MODELS = ("a", "b", "c")
 
 
+@functools.cache
 def weights() -> torch.nn.Linear:
     torch.manual_seed(0)
     return torch.nn.Linear(16, WIDTH).eval()
@@ -44,6 +46,7 @@ def check(client: triton.InferenceServerClient, model: str, count: int = 2, **op
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # Seeds torch: before threads ask.
     path = tmp_path_factory.mktemp("wide") / "model.pt2"
     batch = torch.export.Dim("batch", min=1, max=16)
     exported = torch.export.export(Wide().eval(), (torch.ones(2, 16),), dynamic_shapes=({0: batch},))
