@@ -216,7 +216,12 @@ void Daemon::OpenModels() {
   options.load_models = options_.load_models;
   options.rebucket_interval = options_.rebucket;
   // Where all is only compiled nobody asks for anything.
-  if (!options_.warm_only) options.idle_after = options_.gpu.idle_after;
+  if (!options_.warm_only) {
+    options.idle_after = options_.gpu.idle_after;
+    options.memory_budget = options_.memory_budget;
+  }
+  metrics_.Gauge(metric::kMemoryBudget)
+      .Set(static_cast<double>(options.memory_budget));
   options.cores = UsableCores();
   options.toolchain = toolchain_;
   options.verify_promotions = options_.promotion_checks;

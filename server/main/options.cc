@@ -16,6 +16,7 @@
 #include "compile_broker/compiler_folder.h"
 #include "kernel_cache/cache_folder.h"
 #include "main/gpu_options.h"
+#include "main/memory_options.h"
 #include "main/seconds.h"
 #include "main/telemetry_options.h"
 #include "main/tls_options.h"
@@ -181,6 +182,7 @@ void CommandLine::AddDevices() {
       })
       ->capture_default_str();
   AddGpuOptions(app_, options_.gpu);
+  AddMemoryOptions(app_, options_.memory_budget);
 }
 
 void CommandLine::AddAddresses() {

@@ -49,6 +49,7 @@ struct Options {
   absl::Duration drain = absl::Seconds(30);
   bool allow_client_shm = false;
   int64_t max_request_bytes = 0;  // held by requests not answered yet
+  int64_t memory_budget = 0;      // of loaded versions; 0: no limit
 
   bool isolate_unlisted = true;
   bool frozen = false;

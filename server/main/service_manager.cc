@@ -98,12 +98,12 @@ std::string ServiceStatus(const ModelManager& manager) {
   size_t serving = 0;
   const std::vector<VersionStatus> versions = manager.Index();
   for (const VersionStatus& version : versions) {
-    if (version.state == VersionState::kServing) ++serving;
+    if (version.ready()) ++serving;
   }
   const std::string counts =
       absl::StrCat(serving, " of ", versions.size(), " versions served");
   for (const VersionStatus& version : versions) {
-    if (version.state == VersionState::kServing || version.reason.empty()) {
+    if (version.ready() || version.reason.empty()) {
       continue;
     }
     return absl::StrCat(counts, "; ", version.model, ":", version.version, " ",

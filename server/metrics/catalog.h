@@ -162,7 +162,8 @@ inline constexpr MetricDef kRepositoryPolls{
 inline constexpr MetricDef kModelState{
     "stoker_model_state", MetricKind::kGauge, "model,version,state",
     "1 for the state a version is in: new, loading, warming, serving, "
-    "draining, unloaded, failed."};
+    "draining, resting (its memory went to others; requests wait until it is "
+    "loaded again), unloaded, failed."};
 inline constexpr MetricDef kVersionsAside{
     "stoker_versions_aside", MetricKind::kGauge, "",
     "Versions that were unloaded in the middle of a run that goes on, since it "
@@ -204,15 +205,28 @@ inline constexpr MetricDef kBreakEvenRuns{
 inline constexpr MetricDef kWeightsBytes{"stoker_weights_bytes",
                                          MetricKind::kGauge, "model,version",
                                          "Bytes of mapped weights."};
+inline constexpr MetricDef kVersionMemory{
+    "stoker_version_memory_bytes", MetricKind::kGauge, "model,version,use",
+    "Host memory of a loaded version, by use: weights (mapped, as if all were "
+    "resident), packed (laid out for oneDNN), eager (its own copy of the "
+    "weights, while it is open), code (of compiled buckets)."};
+inline constexpr MetricDef kMemoryBudget{
+    "stoker_memory_budget_bytes", MetricKind::kGauge, "",
+    "What loaded versions may take of the host's memory (--memory-budget); 0: "
+    "no limit."};
+inline constexpr MetricDef kColdWaitSeconds{
+    "stoker_cold_wait_seconds", MetricKind::kHistogram, "model,version",
+    "Time that requests waited for a resting version to be loaded again.",
+    Edges::kOpen};
+inline constexpr MetricDef kIdleUnloads{
+    "stoker_idle_unloads_total", MetricKind::kCounter, "device",
+    "Versions that went to rest, as nobody asked for them and others wanted "
+    "their memory: cpu (--memory-budget), or a GPU's (--gpu-idle-seconds)."};
 
 inline constexpr MetricDef kGpuMemory{
     "stoker_gpu_memory_bytes", MetricKind::kGauge, "device,use",
     "Device memory that models hold, by use: weights, eager (its own copy of "
     "the weights, where it needs one), graphs."};
-inline constexpr MetricDef kGpuIdleUnloads{
-    "stoker_gpu_idle_unloads_total", MetricKind::kCounter, "device",
-    "Versions that nobody asked for and whose memory another one's load "
-    "wanted."};
 inline constexpr MetricDef kGpuFreeMemory{
     "stoker_gpu_free_bytes", MetricKind::kGauge, "device",
     "Free memory of a GPU that serves, as the driver says."};

@@ -67,6 +67,11 @@ absl::Status AwaitedChanges::MayLoad(std::string_view model,
       "one of the two requests: expected to be asked when that is over"));
 }
 
+bool AwaitedChanges::AwaitsLoad(std::string_view model) const {
+  return std::any_of(loads_.begin(), loads_.end(),
+                     [&](const Load& load) { return load.model == model; });
+}
+
 void AwaitedChanges::AwaitPublication(Done done) {
   others_.push_back(std::move(done));
 }

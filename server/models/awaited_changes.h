@@ -37,6 +37,7 @@ class AwaitedChanges {
   // ABORTED where one can't begin beside those that are awaited: what a request
   // brought is told of by itself.
   absl::Status MayLoad(std::string_view model, Source source) const;
+  bool AwaitsLoad(std::string_view model) const;
   // Told at the next Settle, whatever comes of it.
   void AwaitPublication(Done done);
   // The model was unloaded: who waits for a load of it is told so.

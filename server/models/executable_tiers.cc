@@ -161,7 +161,28 @@ absl::Status ExecutableTiers::MapWeights() {
     if (!weights.ok()) return spec_.ByItsName(weights.status());
     device.weights = *std::move(weights);
   }
+  mapped_ = true;
   return spec_.CheckUnchanged();
+}
+
+HostMemory ExecutableTiers::host_memory() const {
+  HostMemory memory;
+  if (!mapped_) return memory;
+  if (!spec_.on_gpu()) {
+    memory.weights = spec_.weights_bytes;
+    for (const OnDevice& device : devices_) {
+      if (device.weights == nullptr) continue;  // without torch
+      memory.packed += device.place.loader->PackedBytes(*device.weights);
+    }
+  }
+  memory.eager = eager_bytes_;
+  for (const BucketSlot& slot : slots_) {
+    // Device threads have the same library.
+    if (const auto compiled = slot.compiled(0)) {
+      memory.code += compiled->host_bytes();
+    }
+  }
+  return memory;
 }
 
 absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
@@ -172,6 +193,7 @@ absl::StatusOr<std::shared_ptr<Executable>> ExecutableTiers::Eager(int thread) {
     if (!opened.ok()) return spec_.ByItsName(opened.status());
     RETURN_IF_ERROR(spec_.CheckUnchanged());
     eager = *std::move(opened);
+    eager_bytes_ += eager->host_bytes();
     log::Info("{}: eager tier opened{}", spec_.Label(),
               spec_.on_gpu() ? " on " + device(thread).place.name : "");
   }
@@ -200,6 +222,7 @@ void ExecutableTiers::CloseEager() {
   std::vector<std::shared_ptr<Executable>> closed(devices_.size());
   absl::MutexLock lock(&eager_mu_);
   closed.swap(eager_);
+  eager_bytes_ = 0;
   if (closed.front() != nullptr) {
     log::Info("{}: eager tier let go, every bucket is compiled", spec_.Label());
   }
@@ -223,6 +246,7 @@ bool ExecutableTiers::ShedEager(std::string_view whom) {
   // It is being opened: not spare.
   if (!eager_mu_.TryLock()) return false;
   closed.swap(eager_);
+  eager_bytes_ = 0;
   eager_mu_.Unlock();
   const bool any =
       std::any_of(closed.begin(), closed.end(),

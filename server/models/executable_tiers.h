@@ -23,6 +23,7 @@
 #include "batching/batcher.h"
 #include "metrics/metrics.h"
 #include "models/bucket_slot.h"
+#include "models/host_memory.h"
 #include "models/version_deps.h"
 #include "models/warmup_pace.h"
 #include "planning/warmup_plan.h"
@@ -70,6 +71,9 @@ class ExecutableTiers {
       ABSL_LOCKS_EXCLUDED(eager_mu_);
   // Frees its memory until it is asked for again.
   void CloseEager() ABSL_LOCKS_EXCLUDED(eager_mu_);
+
+  // What it takes of the host's memory now. Never waits.
+  HostMemory host_memory() const;
 
   int size() const { return static_cast<int>(slots_.size()); }
   // Promotion and demotion change what runs in other slots, too: they go
@@ -141,10 +145,12 @@ class ExecutableTiers {
 
   // Weights are written once, before anything is opened with them.
   std::vector<OnDevice> devices_;
+  std::atomic<bool> mapped_{false};
   // Held while opening: one open, the others wait.
   mutable absl::Mutex eager_mu_;
   std::vector<std::shared_ptr<Executable>> eager_
-      ABSL_GUARDED_BY(eager_mu_);  // by device
+      ABSL_GUARDED_BY(eager_mu_);        // by device
+  std::atomic<int64_t> eager_bytes_{0};  // of the host's memory
 
   // Last: they call what is above.
   std::vector<std::unique_ptr<SpareMemory::Offer>> offers_;

@@ -120,7 +120,12 @@ void Lifecycle::RefreshNames(const std::string& /*model*/,
 void Lifecycle::SettleChanges() {
   std::vector<VersionOutcome> outcomes;
   for (const auto& managed : versions_) {
-    outcomes.push_back({managed->model, managed->version, managed->state,
+    VersionState state = managed->state;
+    if (GoesToRest(*managed)) {
+      // To be loaded again, or ready without.
+      state = managed->wake ? VersionState::kNew : VersionState::kServing;
+    }
+    outcomes.push_back({managed->model, managed->version, state,
                         managed->wanted, managed->reason});
   }
   changes_.Settle(outcomes);

@@ -1,7 +1,6 @@
 #include "models/lifecycle.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,15 +10,21 @@
 #include "models/auto_buckets.h"
 #include "models/load_backoff.h"
 #include "models/model_version.h"
+#include "models/version_labels.h"
 
 namespace stoker {
 namespace {
 
 // How much of the record of a model's traffic a crash may cost.
 constexpr absl::Duration kTrafficInterval = absl::Seconds(30);
+// How often the memory of versions is looked at where there is a budget.
+constexpr absl::Duration kBudgetInterval = absl::Seconds(1);
+// The same while requests wait for room there.
+constexpr absl::Duration kRoomInterval = absl::Milliseconds(10);
 
 bool IsOver(VersionState state) {
-  return state == VersionState::kUnloaded || state == VersionState::kFailed;
+  return state == VersionState::kUnloaded || state == VersionState::kResting ||
+         state == VersionState::kFailed;
 }
 
 }  // namespace
@@ -59,16 +64,25 @@ MonotonicTime Lifecycle::Step() {
   PollWhenDue();
   EndDrains();
   RetryLoads();
+  KeepBudget();
   Reconcile();
   Forget();
   Publish();
   SettleChanges();
-  MonotonicTime next = std::min({next_poll_, next_save_, next_rebucket_});
+  MonotonicTime next =
+      std::min({next_poll_, next_save_, next_rebucket_, EndExpired()});
+  if (options_.memory_budget > 0) {
+    // Versions take more with their runs.
+    next = std::min(next, clock.Now() + kBudgetInterval);
+  }
   for (const auto& managed : versions_) {
     if (managed->state == VersionState::kDraining) {
       next = std::min(next, managed->drain_until);
     } else if (managed->state == VersionState::kNew && managed->restored) {
       next = std::min(next, std::max(managed->load_after, clock.Now()));
+    } else if (managed->awaits_room && managed->resting != nullptr) {
+      // The end of others' requests, which makes room, is no event.
+      next = std::min(next, clock.Now() + kRoomInterval);
     } else if (managed->wanted) {
       next = std::min(next, managed->retry_at);
     }
@@ -120,13 +134,14 @@ void Lifecycle::Follow(const RepositorySnapshot& snapshot,
           return !managed->replaced &&
                  (managed->state != VersionState::kDraining || rests) &&
                  !(retry && spec != nullptr &&
-                   (managed->state == VersionState::kFailed || rests)) &&
+                   managed->state == VersionState::kFailed) &&
                  managed->model == desired.model &&
                  managed->version == desired.version && managed->spec == spec &&
                  (spec != nullptr || managed->reason == error);
         });
     if (known != versions_.end()) {
       (*known)->wanted = true;
+      (*known)->wake |= retry && GoesToRest(**known);
       continue;
     }
     const std::shared_ptr<Managed> managed =
@@ -151,17 +166,22 @@ std::shared_ptr<Lifecycle::Managed> Lifecycle::NewManaged(
 std::vector<VersionSnapshot> Lifecycle::Snapshots() const {
   std::vector<VersionSnapshot> snapshots;
   for (const auto& managed : versions_) {
-    snapshots.push_back({.model = managed->model,
-                         .version = managed->version,
-                         .state = managed->state,
-                         .wanted = managed->wanted ||
-                                   (managed->state == VersionState::kServing &&
-                                    HasAlias(*managed)),
-                         .replaces = managed->spec != nullptr &&
-                                     managed->spec->update == Update::kReplace,
-                         .restored = managed->comes_back(),
-                         .held_back = deps_.clock->Now() < managed->load_after,
-                         .holds_memory = managed->running != nullptr});
+    const bool rests =
+        managed->state == VersionState::kResting && managed->wanted;
+    snapshots.push_back(
+        {.model = managed->model,
+         .version = managed->version,
+         .state = rests ? VersionState::kServing  // to clients
+                        : managed->state,
+         .wanted =
+             managed->wanted ||
+             (managed->state == VersionState::kServing && HasAlias(*managed)),
+         .replaces = managed->spec != nullptr &&
+                     managed->spec->update == Update::kReplace,
+         .restored = managed->comes_back(),
+         .held_back =
+             deps_.clock->Now() < managed->load_after || managed->awaits_room,
+         .holds_memory = managed->running != nullptr});
   }
   for (const auto& [model, version] : leaving_) {
     if (version.expired()) continue;
@@ -193,6 +213,9 @@ void Lifecycle::Forget() {
       versions_.begin(), versions_.end(), [](const auto& managed) {
         return managed->wanted || !IsOver(managed->state);
       });
+  for (auto it = gone; it != versions_.end(); ++it) {
+    FailResting(**it, "it was unloaded or replaced meanwhile");
+  }
   versions_.erase(gone, versions_.end());
   stopping_.Reap();
   std::erase_if(leaving_,
@@ -226,17 +249,29 @@ void Lifecycle::Rebucket() {
 void Lifecycle::RetryLoads() {
   std::vector<std::shared_ptr<Managed>> successors;
   for (const auto& managed : versions_) {
-    if (!managed->wanted || deps_.clock->Now() < managed->retry_at) continue;
-    managed->wanted = false;
-    managed->replaced = true;
-    const std::shared_ptr<Managed> successor =
-        NewManaged(managed->model, managed->version);
-    successor->spec = managed->spec;
-    successor->replacement = managed->replacement;
-    successor->failed_loads = managed->failed_loads;
-    successors.push_back(successor);
+    if (!managed->wanted) continue;
+    if (managed->state == VersionState::kResting
+            ? IsAskedFor(*managed)
+            : deps_.clock->Now() >= managed->retry_at) {
+      successors.push_back(Successor(*managed));
+    }
   }
   versions_.insert(versions_.end(), successors.begin(), successors.end());
+}
+
+std::shared_ptr<Lifecycle::Managed> Lifecycle::Successor(
+    Managed& managed) const {
+  managed.wanted = false;
+  managed.replaced = true;
+  std::shared_ptr<Managed> successor =
+      NewManaged(managed.model, managed.version);
+  successor->spec = managed.spec;
+  successor->replacement = managed.replacement;
+  successor->failed_loads = managed.failed_loads;
+  successor->host_bytes = managed.host_bytes;
+  successor->rests = managed.rests;
+  successor->resting = std::exchange(managed.resting, nullptr);
+  return successor;
 }
 
 std::shared_ptr<const ModelSpec> Lifecycle::BetterBuckets(
@@ -256,6 +291,7 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
   if (!placement.ok()) {
     Transition(*managed, VersionState::kFailed,
                std::string(placement.status().message()));
+    FailResting(*managed, Std(placement.status().message()));
     Restore(*managed);
     return;
   }
@@ -263,6 +299,14 @@ void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
   its.placement = *std::move(placement);
   its.toolchain.gpu = its.placement.gpu;
   its.metrics = managed->series;
+  if (managed->resting != nullptr) {
+    its.stats = managed->resting->shared_stats();
+    managed->request_series = managed->resting->series();
+  } else {
+    managed->request_series =
+        std::make_shared<MetricScope>(metrics_, VersionLabels(*managed->spec));
+  }
+  its.request_metrics = managed->request_series;
   its.traffic = traffic_.Of(*managed->spec);
   its.samples = traffic_.SamplesOf(*managed->spec);
   managed->running = std::shared_ptr<ModelVersion>(
@@ -298,18 +342,24 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
   if (managed.state != VersionState::kLoading) return;  // unloaded meanwhile
   if (!status.ok()) {
     std::string reason(status.message());
+    bool found_room = false;
     if (!managed.stopped_for_it.empty()) {
       managed.may_pass = MayPass(status);
       absl::StrAppend(&reason, "; what was stopped for it is loaded again");
-    } else if (MayPass(status) && !managed.comes_back()) {
+    } else if ((MayPass(status) || managed.resting != nullptr) &&
+               !managed.comes_back()) {
+      // What was loaded before fails for something that may pass.
       if (absl::IsResourceExhausted(status) && MakeIdleRest(managed)) {
         managed.failed_loads = 0;
+        found_room = true;
       }
       const absl::Duration backoff = LoadBackoff(managed.failed_loads++);
       managed.retry_at = deps_.clock->Now() + backoff;
       absl::StrAppend(&reason, "; tried again in ",
                       absl::FormatDuration(backoff));
     }
+    // With room its requests wait for the next try.
+    if (!found_room) FailResting(managed, reason);
     Transition(managed, VersionState::kFailed, std::move(reason));
     managed.running->Stop(MonotonicTime::InfinitePast());
     managed.loader.Join();
@@ -318,8 +368,10 @@ void Lifecycle::Loaded(Managed& managed, const absl::Status& status) {
     if (managed.comes_back()) RestoreFailed(managed, status);
     return;
   }
+  // Of one that comes back it was waited for long ago.
   const bool serve_now = (managed.spec->ready_when == ReadyWhen::kEager &&
                           managed.replacement == nullptr) ||
+                         !managed.rests.empty() ||
                          managed.running->ProgressText().empty();
   Transition(managed,
              serve_now ? VersionState::kServing : VersionState::kWarming);
@@ -370,7 +422,12 @@ void Lifecycle::Unload(Managed& managed) {
       managed.running.reset();
     }
   }
-  Transition(managed, VersionState::kUnloaded);
+  const bool rests = managed.state == VersionState::kDraining &&
+                     !managed.rests.empty() && managed.wanted;
+  // The series about what was loaded end with that.
+  if (rests)
+    managed.series = NewManaged(managed.model, managed.version)->series;
+  Transition(managed, rests ? VersionState::kResting : VersionState::kUnloaded);
 }
 
 void Lifecycle::UnloadLast(Managed& managed, MonotonicTime deadline) {
@@ -384,102 +441,6 @@ void Lifecycle::UnloadLast(Managed& managed, MonotonicTime deadline) {
   Unload(managed);
 }
 
-Gauge Lifecycle::StateGauge(const Managed& managed, VersionState state) const {
-  return managed.series->Gauge(
-      metric::kModelState, {{"model", managed.model},
-                            {"version", absl::StrCat(managed.version)},
-                            {"state", std::string(VersionStateName(state))}});
-}
-
-bool Lifecycle::SharesState(const Managed& managed) const {
-  return std::any_of(versions_.begin(), versions_.end(), [&](const auto& v) {
-    return v.get() != &managed && v->model == managed.model &&
-           v->version == managed.version && v->state == managed.state;
-  });
-}
-
-void Lifecycle::Transition(Managed& managed, VersionState to,
-                           std::string reason) {
-  const absl::Status legal = CheckTransition(managed.state, to);
-  if (!legal.ok()) {
-    log::Critical("{}:{}: {}", managed.model, managed.version,
-                  Std(legal.message()));
-    std::abort();
-  }
-  if (!SharesState(managed)) StateGauge(managed, managed.state).Set(0);
-  StateGauge(managed, to).Set(1);
-  const std::string text =
-      absl::StrCat(managed.model, ":", managed.version, ": ",
-                   Absl(VersionStateName(managed.state)), " -> ",
-                   Absl(VersionStateName(to)));
-  if (to == VersionState::kFailed) {
-    log::Error("{}: {}", text, reason);
-  } else {
-    log::Info("{}", text);
-  }
-  managed.state = to;
-  managed.reason = std::move(reason);
-  if (to == VersionState::kServing) {
-    EndGap(managed);
-    managed.held = std::shared_ptr<ModelVersion>(
-        managed.running.get(), [running = managed.running, events = events_](
-                                   ModelVersion*) { events->Post([] {}); });
-  }
-}
-
-void Lifecycle::Publish() {
-  PublishedVersions::Serving serving;
-  std::vector<PublishedVersions::Line> lines;
-  const bool was_ready = published_.ready();
-  bool settled = polled_;
-  bool any_serving = false;
-  bool any_wanted = false;
-  for (const auto& managed : versions_) {
-    const bool serves = managed->state == VersionState::kServing;
-    if (serves) {
-      // A reloaded version comes later in the list and replaces its older self.
-      serving[managed->model][managed->version] = managed->held;
-    }
-    any_serving |= serves || !managed->rests.empty();
-    any_wanted |= managed->wanted;
-    const std::string gap = GapText(*managed);
-    lines.push_back({{managed->model, managed->version, managed->state,
-                      gap.empty() ? managed->reason : gap, false,
-                      !managed->rests.empty() && managed->wanted},
-                     managed->running});
-  }
-  AddStopped(lines);
-  PublishedVersions::Aliases aliases = SettledAliases(serving);
-  for (const auto& managed : versions_) {
-    // A version that is being made ready to replace another takes no server
-    // out of rotation, nor does one that somebody asks a ready server for.
-    const bool replaces = was_ready && (options_.explicit_control ||
-                                        serving.contains(managed->model));
-    const bool given_up =
-        (managed->state == VersionState::kFailed && !deps_.require_cache) ||
-        !managed->rests.empty();
-    settled &= !managed->wanted || managed->state == VersionState::kServing ||
-               given_up || replaces;
-  }
-  for (auto& [line, running] : lines) {
-    const auto model = serving.find(line.model);
-    line.newest =
-        model != serving.end() && model->second.rbegin()->first == line.version;
-    const auto of_model = aliases.find(line.model);
-    if (of_model == aliases.end()) continue;
-    for (const auto& [name, alias] : of_model->second) {
-      if (alias.version == line.version) line.aliases[name] = alias.percent;
-    }
-  }
-  const bool ready = settled && (any_serving || !any_wanted);
-  if (published_.Publish(std::move(serving), std::move(lines),
-                         std::move(aliases), names_, ready)) {
-    metrics_.Gauge(metric::kReadyTimestamp)
-        .Set(absl::ToDoubleSeconds(deps_.clock->WallNow() - absl::UnixEpoch()));
-  }
-  if (listener_) listener_();
-}
-
 void Lifecycle::StopAll(MonotonicTime deadline) {
   stopped_ = true;
   changes_.EndAll(absl::UnavailableError("Server exiting"));
@@ -490,6 +451,9 @@ void Lifecycle::StopAll(MonotonicTime deadline) {
     if (managed->running != nullptr) managed->running->StopWarmup();
   }
   for (const auto& managed : versions_) {
+    if (managed->resting != nullptr) {
+      managed->resting->Fail(absl::UnavailableError("Server exiting"));
+    }
     if (!IsOver(managed->state)) UnloadLast(*managed, deadline);
   }
   stopping_.Join();

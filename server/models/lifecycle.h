@@ -31,6 +31,7 @@
 #include "models/device_places.h"
 #include "models/lifecycle_events.h"
 #include "models/published_versions.h"
+#include "models/resting_version.h"
 #include "models/stopping_versions.h"
 #include "models/version_aliases.h"
 #include "models/version_deps.h"
@@ -58,6 +59,9 @@ struct LifecycleOptions {
   // Without a request for so long, a version gives way to a load that finds no
   // memory on its GPU; infinite: never.
   absl::Duration idle_after = absl::InfiniteDuration();
+  // What versions may take of the host's memory together (host_memory.h), in
+  // bytes; 0: no limit. Beyond it those rest that nobody asked for longest.
+  int64_t memory_budget = 0;
   // Asked when a model is first to run on a GPU; empty: there are none.
   DevicePlaces::FindGpus gpus;
 };
@@ -100,9 +104,6 @@ class Lifecycle {
   // that is published.
   void RefreshNames(const std::string& model, AwaitedChanges::Done done);
 
-  // A version that rests is loaded again: somebody asks for it.
-  void Wake(std::string_view model, int64_t version);
-
   // Does what is due, and publishes. Returns when it is to be called again, if
   // no event comes first.
   MonotonicTime Step();
@@ -110,6 +111,11 @@ class Lifecycle {
   void StopAll(MonotonicTime deadline);
 
  private:
+  // What a load may take of the host's memory, in bytes.
+  struct Need {
+    int64_t least = 0;
+    int64_t most = 0;
+  };
   // What it takes to load a version again that was stopped.
   struct Former {
     int64_t version = 0;
@@ -148,8 +154,20 @@ class Lifecycle {
     std::vector<Former> stopped_for_it;
     MonotonicTime gap_since;  // of one that comes back
     bool makes_room = false;  // goes for one that waits for its memory
-    // Why it is unloaded, though wanted, until somebody asks for it; or empty.
+
+    // --- rests (idle_versions.cc) ---
+    // Why it isn't in memory, though it takes requests; or empty. Also of its
+    // successor, until that serves.
     std::string rests;
+    // Its requests wait here then. Null: it never rested.
+    std::shared_ptr<RestingVersion> resting;
+    std::shared_ptr<MetricScope> request_series;  // of `running`'s requests
+    bool wake = false;  // it is loaded again when it has gone to rest
+    // A load waits for room in the budget.
+    bool awaits_room = false;
+    // What it took of the host's memory when that was last known; 0: never.
+    int64_t host_bytes = 0;
+
     // Such a former one, that comes back, when its time has come.
     bool restored = false;
     bool comes_back() const { return restored && !wanted; }
@@ -181,8 +199,11 @@ class Lifecycle {
   void Rebucket();
   std::shared_ptr<const ModelSpec> BetterBuckets(const Managed& managed);
   // Those whose load failed for want of something that may be there by now are
-  // loaded once more, when their time has come.
+  // loaded once more, when their time has come; those that rest, when somebody
+  // asks.
   void RetryLoads();
+  // A new object of the same version, to be loaded again in its stead.
+  std::shared_ptr<Managed> Successor(Managed& managed) const;
   // Carries out the policy's actions.
   void Reconcile();
   void Load(const std::shared_ptr<Managed>& managed);
@@ -229,7 +250,37 @@ class Lifecycle {
   bool MakeIdleRest(const Managed& starved);
   std::vector<Managed*> IdleOn(const DevicePlace& place,
                                const Managed& starved) const;
-  void Rest(Managed& idle, const DevicePlace& place, const Managed& starved);
+  // Those of which nothing is lost and nobody waits, who was asked longest ago
+  // first.
+  std::vector<Managed*> IdleVersions() const;
+  // `where`: its memory; `for_whom`: what that is for.
+  void Rest(Managed& idle, std::string_view where, std::string_view for_whom);
+  // Rests, or is on its way there.
+  static bool GoesToRest(const Managed& managed);
+  static bool IsAskedFor(const Managed& resting);
+  // It can't be loaded again: its requests are told so.
+  static void FailResting(Managed& managed, std::string_view why);
+  // Ends what has waited too long for one that rests; returns when the next
+  // has.
+  MonotonicTime EndExpired() const;
+
+  // --- the host's memory (memory_budget.cc) ---
+
+  // Who rests, and what may be loaded now.
+  void KeepBudget();
+  // Whether it may be loaded; makes room for it, as far as there are idle ones,
+  // beside those that `promised` is for.
+  bool FindRoom(const Managed& coming, const Need& promised);
+  // Idle versions rest while `bytes` less theirs are more than the budget, but
+  // the last `leave` of them.
+  void RestWhileOver(int64_t bytes, const std::string& for_whom, size_t leave);
+  static Need NeedOf(const Managed& coming);
+  // Of all that is in memory and stays there.
+  Need HeldBytes() const;
+  // Of what is on its way out.
+  int64_t LeavingBytes() const;
+  // In the metrics; remembers it for the next load.
+  void ShowMemory();
 
   // 1 for the state that a version is in.
   Gauge StateGauge(const Managed& managed, VersionState state) const;

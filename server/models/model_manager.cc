@@ -11,6 +11,7 @@
 #include "models/lifecycle.h"
 #include "models/model_version.h"
 #include "models/published_versions.h"
+#include "models/resting_version.h"
 
 namespace stoker {
 namespace {
@@ -38,14 +39,22 @@ VersionDeps DepsOf(const ModelManagerOptions& options, KernelCache* cache,
 
 }  // namespace
 
-ModelHandle::ModelHandle(std::shared_ptr<ModelVersion> version)
-    : version_(std::move(version)) {}
-const ModelSpec& ModelHandle::spec() const { return version_->spec(); }
-VersionStats& ModelHandle::stats() const { return version_->stats(); }
-absl::Status ModelHandle::Submit(std::unique_ptr<InferTask>& task) const {
-  return version_->Submit(task);
+ModelHandle::ModelHandle(PublishedVersion version)
+    : version_(std::move(version.running)),
+      resting_(std::move(version.resting)) {}
+const ModelSpec& ModelHandle::spec() const {
+  return version_ != nullptr ? version_->spec() : resting_->spec();
 }
-void ModelHandle::SweepCancelled() const { version_->SweepCancelled(); }
+VersionStats& ModelHandle::stats() const {
+  return version_ != nullptr ? version_->stats() : resting_->stats();
+}
+absl::Status ModelHandle::Submit(std::unique_ptr<InferTask>& task) const {
+  return version_ != nullptr ? version_->Submit(task) : resting_->Submit(task);
+}
+void ModelHandle::SweepCancelled() const {
+  if (version_ != nullptr) return version_->SweepCancelled();
+  resting_->SweepCancelled();
+}
 
 struct ModelManager::Impl {
   Impl(const ModelManagerOptions& options, SnapshotSource& repository,
@@ -58,6 +67,7 @@ struct ModelManager::Impl {
                    .explicit_control = options.explicit_control,
                    .load_models = options.load_models,
                    .idle_after = options.idle_after,
+                   .memory_budget = options.memory_budget,
                    .gpus = options.gpus},
                   repository, loader, WithReadiness(std::move(deps)), metrics,
                   published, events) {}
@@ -155,7 +165,7 @@ void ModelManager::Drain(MonotonicTime deadline) {
 
 absl::StatusOr<ModelHandle> ModelManager::Acquire(
     std::string_view model, const WantedVersion& version) const {
-  absl::StatusOr<std::shared_ptr<ModelVersion>> found =
+  absl::StatusOr<PublishedVersion> found =
       impl_->published.Acquire(model, version);
   if (!found.ok()) return std::move(found).status();
   return ModelHandle(*std::move(found));
@@ -163,16 +173,10 @@ absl::StatusOr<ModelHandle> ModelManager::Acquire(
 
 absl::StatusOr<ModelHandle> ModelManager::AcquireForRun(
     std::string_view model, const WantedVersion& version) const {
-  absl::StatusOr<std::shared_ptr<ModelVersion>> found =
+  absl::StatusOr<PublishedVersion> found =
       impl_->published.AcquireForRun(model, version);
-  if (found.ok()) return ModelHandle(*std::move(found));
-  if (const auto rests = impl_->published.WhichRests(model, version)) {
-    impl_->events->PostUnlessClosed(
-        [impl = impl_.get(), name = std::string(model), number = *rests] {
-          impl->lifecycle.Wake(name, number);
-        });
-  }
-  return std::move(found).status();
+  if (!found.ok()) return std::move(found).status();
+  return ModelHandle(*std::move(found));
 }
 
 bool ModelManager::Ready(std::string_view model,

@@ -36,14 +36,17 @@ class RecentRefusals;
 class ReferenceRun;
 class Telemetry;
 class ModelVersion;
+class RestingVersion;
+struct PublishedVersion;
 
-// A published version, held for one request. A version that something else
-// takes the place of stops when nobody holds it any more, or after five
+// A published version, held for one request. One that rests is loaded again
+// when something is submitted, which waits for that. A version that something
+// else takes the place of stops when nobody holds it any more, or after five
 // minutes: so a request that has its handle isn't refused because versions
 // change.
 class ModelHandle {
  public:
-  explicit ModelHandle(std::shared_ptr<ModelVersion> version);
+  explicit ModelHandle(PublishedVersion version);
   const ModelSpec& spec() const;
   VersionStats& stats() const;
 
@@ -60,6 +63,7 @@ class ModelHandle {
 
  private:
   std::shared_ptr<ModelVersion> version_;
+  std::shared_ptr<RestingVersion> resting_;  // in its stead
 };
 
 struct ModelManagerOptions {
@@ -75,6 +79,9 @@ struct ModelManagerOptions {
   // Without a request for so long, a version on a GPU gives way to one whose
   // load finds no memory there; infinite: never.
   absl::Duration idle_after = absl::InfiniteDuration();
+  // What loaded versions may take of the host's memory together, in bytes:
+  // beyond it, idle ones rest; 0: no limit.
+  int64_t memory_budget = 0;
   int cores = 1;                  // of this host
   Toolchain toolchain;            // what compiled code is made by and for
   bool verify_promotions = true;  // parity and profit checks before promotion
@@ -114,7 +121,7 @@ class ModelManager {
   absl::StatusOr<ModelHandle> Acquire(std::string_view model,
                                       const WantedVersion& version) const;
   // As Acquire, for a run: of any, the one whose turn it is by the aliases'
-  // percentages; a version that rests (idle_after) is loaded again.
+  // percentages.
   absl::StatusOr<ModelHandle> AcquireForRun(std::string_view model,
                                             const WantedVersion& version) const;
   // Whether Acquire would succeed; never an error.

@@ -94,7 +94,12 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       layout_(LayoutOf(*spec_)),
       made_up_(*spec_),
       last_asked_(deps.clock->Now().ToNanoseconds()),
-      stats_(*deps.metrics, labels_, StepNames(plan_), TierNames(*spec_)),
+      stats_(deps.stats != nullptr
+                 ? deps.stats
+                 : std::make_shared<VersionStats>(
+                       deps.request_metrics != nullptr ? *deps.request_metrics
+                                                       : *deps.metrics,
+                       labels_, StepNames(plan_), TierNames(*spec_))),
       tiers_(*spec_, plan_, deps_),
       contexts_(deps.placement.places.size() *
                 static_cast<size_t>(spec_->instances)),
@@ -168,25 +173,30 @@ std::string ModelVersion::WhereItRuns() const {
                       }));
 }
 
-absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
-  for (size_t i = 0; i < spec_->dimensions.size(); ++i) {
-    const DimensionSpec& dimension = spec_->dimensions[i];
-    const int64_t size = task->sizes[i];
+absl::Status CheckSizes(const ModelSpec& spec, const BucketTable& table,
+                        const DimensionSizes& sizes) {
+  for (size_t i = 0; i < spec.dimensions.size(); ++i) {
+    const DimensionSpec& dimension = spec.dimensions[i];
+    const int64_t size = sizes[i];
     if (size < dimension.min || size > dimension.max) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "unexpected size of dimension '%s' for model '%s': expected %d to "
           "%d, got %d",
-          dimension.name, spec_->name, dimension.min, dimension.max, size));
+          dimension.name, spec.name, dimension.min, dimension.max, size));
     }
   }
-  if (spec_->unmatched == Unmatched::kReject && Match(task->sizes) < 0) {
+  if (spec.unmatched == Unmatched::kReject && !table.Match(sizes).has_value()) {
     return absl::OutOfRangeError(absl::StrFormat(
         "request fits no bucket of model '%s' and its model.yaml says "
         "'unmatched: reject'; sizes %s",
-        spec_->name,
-        BucketName(ShapeBucket{task->sizes}, spec_->DimensionNames())));
+        spec.name, BucketName(ShapeBucket{sizes}, spec.DimensionNames())));
   }
-  if (spec_->on_gpu()) last_asked_ = deps_.clock->Now().ToNanoseconds();
+  return absl::OkStatus();
+}
+
+absl::Status ModelVersion::Submit(std::unique_ptr<InferTask>& task) {
+  RETURN_IF_ERROR(CheckSizes(*spec_, table_, task->sizes));
+  last_asked_ = deps_.clock->Now().ToNanoseconds();
   const DimensionSizes sizes = task->sizes;
   if (deps_.samples != nullptr && deps_.samples->Draw()) {
     deps_.samples->Keep(sizes, input_names_, task->inputs);
@@ -251,7 +261,7 @@ BatchRunner::Outcome ModelVersion::RunHere(int bucket,
 }
 
 void ModelVersion::OnBatch(const BatchReport& report) {
-  stats_.RecordBatch(report.rows, report.assemble, report.run, report.split);
+  stats_->RecordBatch(report.rows, report.assemble, report.run, report.split);
   if (deps_.traffic != nullptr && spec_->batch_dimension.has_value()) {
     deps_.traffic->RecordRun(report.rows, report.requests);
   }

@@ -21,6 +21,7 @@
 #include "batching/batcher.h"
 #include "models/device_threads.h"
 #include "models/executable_tiers.h"
+#include "models/host_memory.h"
 #include "models/version_deps.h"
 #include "models/version_report.h"
 #include "models/version_stats.h"
@@ -33,6 +34,11 @@
 
 namespace stoker {
 
+// INVALID_ARGUMENT: a size outside the program's bounds; OUT_OF_RANGE: fits no
+// bucket of `table` and the model rejects that.
+absl::Status CheckSizes(const ModelSpec& spec, const BucketTable& table,
+                        const DimensionSizes& sizes);
+
 class ModelVersion final : private BatchRunner {
  public:
   ModelVersion(std::shared_ptr<const ModelSpec> spec, const VersionDeps& deps);
@@ -40,7 +46,9 @@ class ModelVersion final : private BatchRunner {
   ~ModelVersion() override;
 
   const ModelSpec& spec() const { return *spec_; }
-  VersionStats& stats() { return stats_; }
+  const std::shared_ptr<const ModelSpec>& shared_spec() const { return spec_; }
+  VersionStats& stats() { return *stats_; }
+  const std::shared_ptr<VersionStats>& shared_stats() const { return stats_; }
   const Placement& placement() const { return deps_.placement; }
   const Toolchain& toolchain() const { return deps_.toolchain; }
 
@@ -58,10 +66,11 @@ class ModelVersion final : private BatchRunner {
   // StopWarmup; refuses new tasks, runs queued ones until `deadline`.
   void Stop(MonotonicTime deadline);
 
-  // When somebody submitted something last, or it was made. Of one on a GPU.
+  // When somebody submitted something last, or it was made.
   MonotonicTime last_asked() const {
     return MonotonicTime::FromNanoseconds(last_asked_.load());
   }
+  HostMemory host_memory() const { return tiers_.host_memory(); }
   // In the plan's order.
   std::vector<BucketStatus> Buckets() const;
   // "3 of 8 buckets settled; batch=1,tokens=64: build, 12 s"; empty when all
@@ -104,7 +113,7 @@ class ModelVersion final : private BatchRunner {
   // Own synchronisation.
   std::stop_source stop_;  // of the warm-up
   std::atomic<int64_t> last_asked_;
-  VersionStats stats_;
+  const std::shared_ptr<VersionStats> stats_;
   ExecutableTiers tiers_;
 
   // Each element is used by its device thread only, after StartThread.

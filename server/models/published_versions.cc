@@ -44,7 +44,7 @@ absl::Status WhyNot(const std::vector<PublishedVersions::Line>& index,
 
 // The version whose turn it is; 0: no alias that serves has a percentage.
 int64_t ShareOf(const VersionAliases::ByName& aliases,
-                const std::map<int64_t, std::shared_ptr<ModelVersion>>& serving,
+                const std::map<int64_t, PublishedVersion>& serving,
                 std::optional<uint32_t> turn) {
   int64_t largest = 0;
   int most = 0;
@@ -87,7 +87,6 @@ bool PublishedVersions::Publish(Serving serving, std::vector<Line> index,
     turn =
         aliases_.contains(turn->first) ? std::next(turn) : turns_.erase(turn);
   }
-  asked_.clear();
   return became_ready;
 }
 
@@ -123,7 +122,7 @@ absl::StatusOr<int64_t> PublishedVersions::NumberLocked(
   return ShareOf(aliases->second, serving->second, turn);
 }
 
-absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::AcquireLocked(
+absl::StatusOr<PublishedVersion> PublishedVersions::AcquireLocked(
     std::string_view model, const WantedVersion& wanted,
     std::optional<uint32_t> turn) const {
   ASSIGN_OR_RETURN(const int64_t number, NumberLocked(model, wanted, turn));
@@ -135,13 +134,13 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::AcquireLocked(
   return WhyNot(index_, model, number);
 }
 
-absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::Acquire(
+absl::StatusOr<PublishedVersion> PublishedVersions::Acquire(
     std::string_view model, const WantedVersion& wanted) const {
   absl::MutexLock lock(&mu_);
   return AcquireLocked(model, wanted, std::nullopt);
 }
 
-absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::AcquireForRun(
+absl::StatusOr<PublishedVersion> PublishedVersions::AcquireForRun(
     std::string_view model, const WantedVersion& wanted) {
   absl::MutexLock lock(&mu_);
   const bool any = wanted.number == 0 && wanted.alias.empty();
@@ -151,21 +150,6 @@ absl::StatusOr<std::shared_ptr<ModelVersion>> PublishedVersions::AcquireForRun(
   auto turn = turns_.find(model);
   if (turn == turns_.end()) turn = turns_.emplace(model, 0).first;
   return AcquireLocked(model, wanted, turn->second++);
-}
-
-std::optional<int64_t> PublishedVersions::WhichRests(
-    std::string_view model, const WantedVersion& wanted) {
-  absl::MutexLock lock(&mu_);
-  const int64_t version = NumberLocked(model, wanted, std::nullopt).value_or(0);
-  std::optional<int64_t> found;
-  for (const auto& [line, running] : index_) {
-    if (!line.rests || line.model != model) continue;
-    if (version != 0 && line.version != version) continue;
-    if (!found.has_value() || *found < line.version) found = line.version;
-  }
-  if (!found.has_value()) return std::nullopt;
-  const bool first = asked_.emplace(std::string(model), *found).second;
-  return first ? found : std::nullopt;
 }
 
 std::vector<std::string> PublishedVersions::Unloaded() const {

@@ -10,10 +10,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -26,13 +24,24 @@
 namespace stoker {
 
 class ModelVersion;
+class RestingVersion;
+
+// A version that takes requests: one of the two.
+struct PublishedVersion {
+  std::shared_ptr<ModelVersion> running;
+  std::shared_ptr<RestingVersion> resting;  // in its stead
+  // Of what doesn't rest.
+  ModelVersion& operator*() const { return *running; }
+  ModelVersion* operator->() const { return running.get(); }
+  friend bool operator==(const PublishedVersion&,
+                         const PublishedVersion&) = default;
+};
 
 class PublishedVersions {
  public:
   // model → version → what serves it
   using Serving =
-      std::map<std::string, std::map<int64_t, std::shared_ptr<ModelVersion>>,
-               std::less<>>;
+      std::map<std::string, std::map<int64_t, PublishedVersion>, std::less<>>;
   // A line of the index, and what runs for it.
   struct Line {
     VersionStatus status;
@@ -56,23 +65,18 @@ class PublishedVersions {
   // Of any, the one with the largest percentage, or the newest. NOT_FOUND or
   // UNAVAILABLE in Triton's words; INVALID_ARGUMENT for an alias that the model
   // hasn't.
-  absl::StatusOr<std::shared_ptr<ModelVersion>> Acquire(
-      std::string_view model, const WantedVersion& wanted) const
+  absl::StatusOr<PublishedVersion> Acquire(std::string_view model,
+                                           const WantedVersion& wanted) const
       ABSL_LOCKS_EXCLUDED(mu_);
-  absl::StatusOr<std::shared_ptr<ModelVersion>> Acquire(std::string_view model,
-                                                        int64_t number) const {
+  absl::StatusOr<PublishedVersion> Acquire(std::string_view model,
+                                           int64_t number) const {
     return Acquire(model, WantedVersion{.number = number});
   }
   // The same for a run. Of any, the one whose turn it is: of a hundred requests
   // in a row each alias gets exactly its percentage, where all of them serve,
   // and else what is left is shared in proportion.
-  absl::StatusOr<std::shared_ptr<ModelVersion>> AcquireForRun(
-      std::string_view model, const WantedVersion& wanted)
-      ABSL_LOCKS_EXCLUDED(mu_);
-  // The resting version that this would have meant; once until the next
-  // publication, nullopt before and for any other.
-  std::optional<int64_t> WhichRests(std::string_view model,
-                                    const WantedVersion& wanted)
+  absl::StatusOr<PublishedVersion> AcquireForRun(std::string_view model,
+                                                 const WantedVersion& wanted)
       ABSL_LOCKS_EXCLUDED(mu_);
   // With what each is doing now.
   std::vector<Line> Lines() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -85,7 +89,7 @@ class PublishedVersions {
                                        const WantedVersion& wanted,
                                        std::optional<uint32_t> turn) const
       ABSL_SHARED_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<std::shared_ptr<ModelVersion>> AcquireLocked(
+  absl::StatusOr<PublishedVersion> AcquireLocked(
       std::string_view model, const WantedVersion& wanted,
       std::optional<uint32_t> turn) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
 
@@ -98,7 +102,6 @@ class PublishedVersions {
   // Requests that named no version, of the models with aliases.
   std::map<std::string, uint32_t, std::less<>> turns_ ABSL_GUARDED_BY(mu_);
   std::vector<std::string> models_ ABSL_GUARDED_BY(mu_);
-  std::set<std::pair<std::string, int64_t>> asked_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

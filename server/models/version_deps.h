@@ -22,6 +22,7 @@ class FirstRun;
 class RecentRefusals;
 class ReferenceRun;
 class Telemetry;
+class VersionStats;
 
 struct VersionDeps {
   KernelCache* cache = nullptr;  // null: no cache on this host, eager only
@@ -32,6 +33,10 @@ struct VersionDeps {
   Clock* clock = nullptr;
   // The version's own series end with it.
   std::shared_ptr<MetricScope> metrics;
+  // Of its requests, whose figures go on while it rests; null: `metrics`.
+  std::shared_ptr<MetricScope> request_metrics;
+  // What they were before it rested; null: it never did.
+  std::shared_ptr<VersionStats> stats;
   int cores = 1;
   Toolchain toolchain;  // its `gpu` is the placement's
   bool verify_promotions = true;

@@ -22,9 +22,11 @@ struct VersionStatus {
   std::string reason;  // "warming up: bucket 3 of 8 (batch=1,tokens=64): build,
                        // 12 s", or an error
   bool newest = false;
-  // Nobody asked for it, and its memory was wanted: a request has it loaded
-  // again.
+  // It serves, and isn't in memory, or comes back there: its requests wait for
+  // that.
   bool rests = false;
+  // Whether requests are taken.
+  bool ready() const { return state == VersionState::kServing || rests; }
   // Each with its percentage of the requests that name no version.
   std::map<std::string, int> aliases;
 };

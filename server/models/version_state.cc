@@ -11,15 +11,16 @@ namespace {
 
 using enum VersionState;
 
-// Every legal move. Nothing leaves kUnloaded or kFailed: a reload is a new
-// version object.
-constexpr std::array<std::pair<VersionState, VersionState>, 11> kMoves = {{
+// Every legal move. Nothing leaves kResting, kUnloaded or kFailed: a reload is
+// a new version object.
+constexpr std::array<std::pair<VersionState, VersionState>, 12> kMoves = {{
     {kNew, kLoading},
     {kLoading, kWarming},
     {kLoading, kServing},
     {kWarming, kServing},
     {kServing, kDraining},
     {kDraining, kUnloaded},
+    {kDraining, kResting},
     {kNew, kUnloaded},      // no longer wanted before its turn came
     {kLoading, kUnloaded},  // likewise while loading
     {kWarming, kUnloaded},
@@ -41,6 +42,8 @@ std::string_view VersionStateName(VersionState state) {
       return "serving";
     case kDraining:
       return "draining";
+    case kResting:
+      return "resting";
     case kUnloaded:
       return "unloaded";
     case kFailed:

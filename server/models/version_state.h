@@ -13,6 +13,7 @@ enum class VersionState {
   kWarming,   // loaded, ready_when: warm, buckets not all settled
   kServing,   // published: requests are taken
   kDraining,  // no new requests; the last handles are being waited for
+  kResting,   // its memory went to others; a request has it loaded again
   kUnloaded,
   kFailed,  // with a reason; never serves
 };

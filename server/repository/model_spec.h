@@ -180,6 +180,7 @@ struct ModelSpec {
   std::vector<std::vector<int>> cpus;
   std::optional<int> numa_node;  // whose CPUs, where `cpus` is empty
   int weight = 1;                // share of the device against other models'
+  bool keep_in_memory = false;   // never rests
   CompileSpec compile;
   DynamicBatchingSpec dynamic_batching;
   ParitySpec parity;

@@ -38,7 +38,8 @@ const std::vector<std::string>& FieldNames() {
       "inputs",     "buckets",          "unmatched",      "compile",
       "threads",    "instances",        "cpus",           "numa_node",
       "weight",     "dynamic_batching", "parity",         "device",
-      "graphs",     "unproved",         "outputs",        "update"};
+      "graphs",     "unproved",         "outputs",        "update",
+      "memory"};
   return *names;
 }
 
@@ -100,6 +101,7 @@ class SpecEditor {
     if (const YamlValue* value = Find("weight")) {
       value->ReadInt(1, 1000, spec_.weight);
     }
+    if (const YamlValue* value = Find("memory")) ReadMemory(*value);
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
     if (const YamlValue* value = Find("max_batch_size")) ReadMaxBatch(*value);
     const YamlValue* const buckets = Find("buckets");
@@ -231,6 +233,14 @@ class SpecEditor {
       if (name == "rms") read(field, spec_.parity.rms);
       if (name == "cases") field.ReadInt(1, 64, spec_.parity.cases);
       if (name == "recorded") field.ReadInt(0, 64, spec_.parity.recorded);
+    }
+  }
+
+  void ReadMemory(const YamlValue& value) {
+    const auto entries = value.Map({"keep"});
+    if (!entries) return;
+    for (const auto& [name, field] : *entries) {
+      spec_.keep_in_memory = field.Bool().value_or(false);
     }
   }
 

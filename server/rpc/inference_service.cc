@@ -106,8 +106,7 @@ absl::Status InferenceService::ModelMetadata(
     return absl::OkStatus();
   }
   for (const VersionStatus& status : services_.manager.Index()) {
-    if (status.model == request.name() &&
-        status.state == VersionState::kServing) {
+    if (status.model == request.name() && status.ready()) {
       response.add_versions(absl::StrCat(status.version));
     }
   }
@@ -134,7 +133,7 @@ absl::Status InferenceService::ModelStatistics(
     version = named.spec().version;
   }
   for (const VersionStatus& status : services_.manager.Index()) {
-    if (status.state != VersionState::kServing) continue;
+    if (!status.ready()) continue;
     if (!request.name().empty() && request.name() != status.model) continue;
     if (version != 0 && version != status.version) continue;
     const absl::StatusOr<ModelHandle> handle =

@@ -120,6 +120,7 @@ std::string IndexState(VersionState state) {
       return "READY";
     case VersionState::kDraining:
       return "UNLOADING";
+    case VersionState::kResting:
     case VersionState::kUnloaded:
     case VersionState::kFailed:
       return "UNAVAILABLE";
@@ -263,12 +264,12 @@ void FillRepositoryIndex(absl::Span<const VersionStatus> versions,
                          bool ready_only,
                          inference::RepositoryIndexResponse* response) {
   for (const VersionStatus& version : versions) {
-    if (ready_only && version.state != VersionState::kServing) continue;
+    if (ready_only && !version.ready()) continue;
     inference::RepositoryIndexResponse::ModelIndex& line =
         *response->add_models();
     line.set_name(version.model);
     if (version.version > 0) line.set_version(absl::StrCat(version.version));
-    line.set_state(IndexState(version.state));
+    line.set_state(version.ready() ? "READY" : IndexState(version.state));
     line.set_reason(version.state == VersionState::kUnloaded &&
                             version.reason.empty()
                         ? "unloaded"

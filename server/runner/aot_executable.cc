@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,9 +24,10 @@ using torch::inductor::AOTIModelContainerRunnerCpu;
 
 AotExecutable::AotExecutable(
     ArtifactManifest manifest, std::shared_ptr<WeightStore> weights,
-    std::unique_ptr<AOTIModelContainerRunnerCpu> runner)
+    std::unique_ptr<AOTIModelContainerRunnerCpu> runner, int64_t code_bytes)
     : manifest_(std::move(manifest)),
       dynamic_(IsDynamic(manifest_)),
+      code_bytes_(code_bytes),
       weights_(std::move(weights)),
       runner_(std::move(runner)) {}
 
@@ -40,8 +43,11 @@ absl::StatusOr<std::shared_ptr<Executable>> AotExecutable::Open(
         /*run_single_threaded=*/true);
     const absl::Status bound = BindConstants(*runner, manifest, *weights);
     if (!bound.ok()) return InFolder(entry_folder, bound);
+    std::error_code error;  // it is open: at worst nothing is known of it
+    const auto size = std::filesystem::file_size(library, error);
     return std::shared_ptr<Executable>(new AotExecutable(
-        std::move(manifest), std::move(weights), std::move(runner)));
+        std::move(manifest), std::move(weights), std::move(runner),
+        error ? 0 : static_cast<int64_t>(size)));
   } catch (...) {
     return CompiledError(entry_folder);
   }

@@ -24,6 +24,7 @@ class AotExecutable : public Executable {
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override;
   bool KeepsToContext() const override { return true; }
+  int64_t host_bytes() const override { return code_bytes_; }
   bool Takes(absl::Span<const Tensor> inputs) const override;
   std::string_view tier() const override {
     return dynamic_ ? "dynamic" : "aot";
@@ -32,7 +33,8 @@ class AotExecutable : public Executable {
  private:
   AotExecutable(
       ArtifactManifest manifest, std::shared_ptr<WeightStore> weights,
-      std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner);
+      std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner,
+      int64_t code_bytes);
 
   absl::StatusOr<RunResult> SplitOutputs(
       std::vector<at::Tensor> values,
@@ -40,6 +42,7 @@ class AotExecutable : public Executable {
 
   const ArtifactManifest manifest_;
   const bool dynamic_;
+  const int64_t code_bytes_;  // of its shared library
   // Declared before the container, which holds pointers into it.
   const std::shared_ptr<WeightStore> weights_;
   const std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> runner_;

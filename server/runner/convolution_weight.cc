@@ -54,8 +54,9 @@ at::Tensor Description(const at::Tensor& packed) {
 
 }  // namespace
 
-ConvolutionWeight::ConvolutionWeight(const at::Tensor& dense)
-    : dense_(WithHeight(dense)) {}
+ConvolutionWeight::ConvolutionWeight(
+    const at::Tensor& dense, std::shared_ptr<std::atomic<int64_t>> bytes)
+    : dense_(WithHeight(dense)), bytes_(std::move(bytes)) {}
 
 ConvolutionWeight* ConvolutionWeight::Of(const at::Tensor& tensor) {
   // Nobody else hangs anything on tensors on the host.
@@ -110,6 +111,7 @@ const at::Tensor& ConvolutionWeight::Add(const Kind& kind,
   if (same == layouts_.end()) {
     same = layouts_.insert(layouts_.end(),
                            {std::move(packed), std::move(description)});
+    if (bytes_ != nullptr) *bytes_ += static_cast<int64_t>(dense_.nbytes());
   }
   by_kind_.emplace(kind, &same->weight);
   return same->weight;

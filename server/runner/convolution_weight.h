@@ -6,9 +6,11 @@
 #include <c10/core/TensorImpl.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -35,8 +37,11 @@ class ConvolutionWeight final : public c10::BackendMeta {
 
   // `dense`: float32 [out, in / groups, depth, height, width], contiguous, on
   // the host; its memory outlives this. There may be no depth, and no height,
-  // which then is 1.
-  explicit ConvolutionWeight(const at::Tensor& dense);
+  // which then is 1. `bytes`: what the layouts take is added there; may be
+  // null.
+  explicit ConvolutionWeight(
+      const at::Tensor& dense,
+      std::shared_ptr<std::atomic<int64_t>> bytes = nullptr);
 
   // That of a tensor; null where there is none.
   static ConvolutionWeight* Of(const at::Tensor& tensor);
@@ -61,6 +66,7 @@ class ConvolutionWeight final : public c10::BackendMeta {
                         const How& how) ABSL_LOCKS_EXCLUDED(mu_);
 
   const at::Tensor dense_;  // another view of the same memory, with a height
+  const std::shared_ptr<std::atomic<int64_t>> bytes_;
 
   struct Layout {
     at::Tensor weight;

@@ -36,6 +36,10 @@ class CpuLoader : public ExecutableLoader {
     return WeightStore::Map(pt2_path);
   }
 
+  int64_t PackedBytes(const WeightStore& weights) const override {
+    return weights.packed_bytes();
+  }
+
   absl::StatusOr<std::shared_ptr<Executable>> OpenEager(
       const std::string& pt2_path,
       std::shared_ptr<WeightStore> /*weights*/) override {

@@ -27,10 +27,11 @@ void* PlaceIn(std::byte* memory, const ZipArchive& zip,
 }  // namespace
 
 EagerExecutable::EagerExecutable(const std::string& pt2_path, bool copy_inputs,
-                                 Mapped mapped)
+                                 Mapped mapped, int64_t copied_bytes)
     : mapped_(std::move(mapped)),
       handle_(pt2_path, ProgramArchive::kModelName),
-      copy_inputs_(copy_inputs) {}
+      copy_inputs_(copy_inputs),
+      copied_bytes_(copied_bytes) {}
 
 absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
     const std::string& pt2_path) {
@@ -42,7 +43,7 @@ absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::Open(
   try {
     if (archive->is_rewritten()) return OpenMapped(*archive, writes);
     return std::shared_ptr<Executable>(
-        new EagerExecutable(pt2_path, writes, {}));
+        new EagerExecutable(pt2_path, writes, {}, archive->weights_bytes()));
   } catch (...) {
     return EagerError(pt2_path);
   }
@@ -63,7 +64,8 @@ absl::StatusOr<std::shared_ptr<Executable>> EagerExecutable::OpenMapped(
         stored, PlaceIn(mapped.memory.get(), *archive.zip(), stored), at::kCPU);
   }
   return std::shared_ptr<Executable>(new EagerExecutable(
-      PathOfDescriptor(program.file), copy_inputs, std::move(mapped)));
+      PathOfDescriptor(program.file), copy_inputs, std::move(mapped),
+      /*copied_bytes=*/0));
 }
 
 absl::StatusOr<std::vector<c10::IValue>> EagerExecutable::Arguments(

@@ -25,6 +25,7 @@ class EagerExecutable : public Executable {
   absl::StatusOr<RunResult> Run(ExecutionContext& context,
                                 absl::Span<const Tensor> inputs) override;
   bool KeepsToContext() const override { return true; }
+  int64_t host_bytes() const override { return copied_bytes_; }
   std::string_view tier() const override { return "eager"; }
 
  private:
@@ -37,7 +38,8 @@ class EagerExecutable : public Executable {
     std::vector<at::Tensor> weights;
   };
 
-  EagerExecutable(const std::string& pt2_path, bool copy_inputs, Mapped mapped);
+  EagerExecutable(const std::string& pt2_path, bool copy_inputs, Mapped mapped,
+                  int64_t copied_bytes);
   static absl::StatusOr<std::shared_ptr<Executable>> OpenMapped(
       const ProgramArchive& archive, bool copy_inputs);
   absl::StatusOr<std::vector<c10::IValue>> Arguments(
@@ -45,7 +47,8 @@ class EagerExecutable : public Executable {
 
   const Mapped mapped_;
   torch::nativert::ModelRunnerHandle handle_;
-  const bool copy_inputs_;  // the program has in-place operators
+  const bool copy_inputs_;      // the program has in-place operators
+  const int64_t copied_bytes_;  // of weights that it doesn't map
 };
 
 }  // namespace stoker

@@ -6,6 +6,7 @@
 // device thread.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -36,6 +37,10 @@ class Executable {
   // Whether Run is for inputs of these shapes; their data is not read. Any are
   // right for a form that the caller has matched to a bucket.
   virtual bool Takes(absl::Span<const Tensor> /*inputs*/) const { return true; }
+
+  // Of the host's memory, what it takes besides what it borrows and what a run
+  // takes: a copy of the weights, or its code.
+  virtual int64_t host_bytes() const { return 0; }
 
   // "eager", "dynamic", "aot" or "graph": the value of the metrics' label
   // `tier`.

@@ -57,6 +57,12 @@ class ExecutableLoader {
       const std::string& entry_folder,
       std::shared_ptr<WeightStore> weights) = 0;
 
+  // Of the host's memory: what `weights` take besides the mapped program, laid
+  // out for oneDNN. Never waits.
+  virtual int64_t PackedBytes(const WeightStore& /*weights*/) const {
+    return 0;
+  }
+
   // Where versions say what they can do without when memory is short; null:
   // nobody asks here.
   virtual SpareMemory* spare_memory() { return nullptr; }

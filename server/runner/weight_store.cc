@@ -103,6 +103,8 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
     at::Tensor packed;
     if (on_host) {
       packed = Pack(dense->to(dtype));
+      *packed_bytes_ +=
+          dense->numel() * static_cast<int64_t>(c10::elementSize(dtype));
     } else {
       ASSIGN_OR_RETURN(packed, Rounded(*dense, dtype));
     }
@@ -125,7 +127,8 @@ absl::StatusOr<at::Tensor*> WeightStore::OfConvolutions(
   }
   const absl::MutexLock lock(&mu_);
   if (ConvolutionWeight::Of(*dense) == nullptr) {
-    convolutions_.push_back(c10::make_intrusive<ConvolutionWeight>(*dense));
+    convolutions_.push_back(
+        c10::make_intrusive<ConvolutionWeight>(*dense, packed_bytes_));
     dense->unsafeGetTensorImpl()->set_backend_meta(convolutions_.back());
   }
   return dense;

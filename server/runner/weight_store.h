@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -75,6 +76,10 @@ class WeightStore {
   absl::StatusOr<at::Tensor*> OfConvolutions(const std::string& name)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of the host's memory: what Packed and the layouts of OfConvolutions take by
+  // now. Never waits.
+  int64_t packed_bytes() const { return *packed_bytes_; }
+
   // Whether the tensors show what the file held when it was opened.
   bool Unchanged() const { return mapped_ == nullptr || mapped_->Unchanged(); }
 
@@ -94,6 +99,9 @@ class WeightStore {
   const Allocate allocate_;                   // empty: on the host
   const ProgramEffects effects_;
   std::unordered_map<std::string, at::Tensor> tensors_;
+  // Of the layouts, too, which may outlive this object.
+  const std::shared_ptr<std::atomic<int64_t>> packed_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
 
   absl::Mutex mu_;  // held while packing: one copy, the others wait
   std::vector<std::shared_ptr<std::byte>> rounded_ ABSL_GUARDED_BY(mu_);

@@ -80,6 +80,7 @@ std::string_view ToneOf(VersionState state) {
       return "busy";
     case VersionState::kNew:
     case VersionState::kDraining:
+    case VersionState::kResting:
     case VersionState::kUnloaded:
       break;
   }
@@ -98,6 +99,9 @@ std::string_view MeaningOf(VersionState state) {
       return "Takes requests.";
     case VersionState::kDraining:
       return "Takes no new requests; those inside are being answered.";
+    case VersionState::kResting:
+      return "Takes requests, and is loaded again for the first of them: its "
+             "memory went to others.";
     case VersionState::kUnloaded:
       return "No longer served.";
     case VersionState::kFailed:

@@ -92,7 +92,7 @@ std::vector<TritonFigures> ReadTritonFigures(const ModelManager& manager,
   const MetricSnapshot counted = metrics.Read();
   std::vector<TritonFigures> versions;
   for (const VersionStatus& status : manager.Index()) {
-    if (status.state != VersionState::kServing) continue;
+    if (!status.ready()) continue;
     const absl::StatusOr<ModelHandle> handle =
         manager.Acquire(status.model, {.number = status.version});
     if (!handle.ok()) continue;  // unloaded since

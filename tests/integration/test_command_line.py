@@ -66,6 +66,12 @@ def taken() -> Iterator[str]:
         "--metrics-tls",
         "--cache=",
         "--no-compile=perhaps",
+        "--memory-budget=much",
+        "--memory-budget=-1",
+        "--memory-budget=4096",
+        "--memory-budget=24GX",
+        "--memory-budget=120%",
+        "--memory-budget=0%",
     ],
 )
 def test_wrong_flags(usable, argument: str) -> None:

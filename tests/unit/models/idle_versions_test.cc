@@ -13,6 +13,7 @@
 #include "metrics/catalog.h"
 #include "models/lifecycle.h"
 #include "models/load_backoff.h"
+#include "models/model_manager.h"
 #include "models/model_version.h"
 #include "tests/fakes/fake_clock.h"
 #include "tests/fakes/fake_program_loader.h"
@@ -143,7 +144,7 @@ class IdleVersionsTest : public ::testing::Test {
     return LineOf(model).state;
   }
   double Unloads(const char* device) const {
-    return MetricValue(metrics_, metric::kGpuIdleUnloads.name,
+    return MetricValue(metrics_, metric::kIdleUnloads.name,
                        {{"device", device}});
   }
 
@@ -169,35 +170,29 @@ TEST_F(IdleVersionsTest, WhoWasAskedLongestAgoGoesAndComesBackWhenAsked) {
   Put(On("cuda:0", "c"));
   StepUntil("c", kFailed);
   EXPECT_THAT(LineOf("c").reason, HasSubstr("tried again in 1s"));
-  StepUntil("b", kUnloaded);
+  StepUntil("b", kResting);
   StepAfter(kMinLoadBackoff);
   StepUntil("c", kServing);
   EXPECT_EQ(StateOf("a"), kServing);
   EXPECT_EQ(StateOf("elsewhere"), kServing);
   EXPECT_EQ(Unloads("cuda:0"), 1);
   EXPECT_TRUE(published_.ready());
-  const absl::Status refused = published_.Acquire("b", 0).status();
-  EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("c:1 wanted its memory on cuda:0"),
+  // Nothing brings it back but a request, which waits for it.
+  EXPECT_TRUE(LineOf("b").ready());
+  EXPECT_THAT(LineOf("b").reason,
+              AllOf(HasSubstr("its memory on cuda:0 was wanted for c:1"),
                     HasSubstr("a request has it loaded again")));
-  // Nothing brings it back but a request, of which one is enough.
   StepAfter(kIdle);
-  EXPECT_EQ(StateOf("b"), kUnloaded);
-  EXPECT_EQ(published_.WhichRests("a", WantedVersion{.number = 0}),
-            std::nullopt);
-  EXPECT_EQ(published_.WhichRests("b", WantedVersion{.number = 2}),
-            std::nullopt);
-  EXPECT_EQ(published_.WhichRests("b", WantedVersion{.number = 0}), 1);
-  EXPECT_EQ(published_.WhichRests("b", WantedVersion{.number = 1}),
-            std::nullopt);
+  EXPECT_EQ(StateOf("b"), kResting);
   Ask("c");
-  lifecycle_->Wake("b", 1);
+  ModelHandle resting(*published_.Acquire("b", 0));
+  const auto asked = AskLater(resting, 3);
   Step(clock_.Now());
   StepUntil("b", kFailed);
-  StepUntil("a", kUnloaded);
+  StepUntil("a", kResting);
   StepAfter(kMinLoadBackoff);
   StepUntil("b", kServing);
+  EXPECT_TRUE(asked->Await().ok());
   Ask("b");
   EXPECT_EQ(StateOf("c"), kServing);
   EXPECT_EQ(Unloads("cuda:0"), 2);
@@ -210,8 +205,8 @@ TEST_F(IdleVersionsTest, AsManyGoAsItTakes) {
   auto large = On("cuda:0", "c");
   large->weights_bytes = 2 * kBytes;
   Put(std::move(large));
-  StepUntil("a", kUnloaded);
-  StepUntil("b", kUnloaded);
+  StepUntil("a", kResting);
+  StepUntil("b", kResting);
   StepAfter(kMinLoadBackoff);
   StepUntil("c", kServing);
 }
@@ -260,7 +255,7 @@ TEST_F(IdleVersionsTest, OneThatRestsFollowsTheRepository) {
   Serve("a", "cuda:1");
   StepAfter(kIdle);
   Put(On("cuda:1", "b"));
-  StepUntil("a", kUnloaded);
+  StepUntil("a", kResting);
   StepAfter(kMinLoadBackoff);
   StepUntil("b", kServing);
   // Other files are no version that rests.
@@ -269,7 +264,7 @@ TEST_F(IdleVersionsTest, OneThatRestsFollowsTheRepository) {
   EXPECT_FALSE(LineOf("a").rests);
   StepAfter(kIdle);
   Put(On("cuda:1", "c"));
-  StepUntil("b", kUnloaded);
+  StepUntil("b", kResting);
   repository_.Remove("b", 1);
   StepAfter(kPoll);
   EXPECT_EQ(LineOf("b").model, "");

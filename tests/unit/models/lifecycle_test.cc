@@ -129,7 +129,7 @@ class LifecycleTest : public ::testing::Test {
   std::shared_ptr<ModelVersion> Acquire(int64_t version = 0) const {
     auto held = published_.Acquire("rows", version);
     EXPECT_TRUE(held.ok()) << held.status();
-    return held.ok() ? *std::move(held) : nullptr;
+    return held.ok() ? held->running : nullptr;
   }
   absl::StatusCode AcquireError(int64_t version) const {
     return published_.Acquire("rows", version).status().code();

@@ -119,7 +119,7 @@ class ReplacedVersionsTest : public ::testing::Test {
   std::shared_ptr<ModelVersion> Acquire() const {
     auto held = published_.Acquire("rows", 0);
     EXPECT_TRUE(held.ok()) << held.status();
-    return held.ok() ? *std::move(held) : nullptr;
+    return held.ok() ? held->running : nullptr;
   }
   void ExpectGap(int64_t asked_for) const {
     const absl::Status status = published_.Acquire("rows", asked_for).status();

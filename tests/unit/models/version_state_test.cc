@@ -12,15 +12,15 @@ namespace {
 using enum VersionState;
 using testing::HasSubstr;
 
-constexpr VersionState kAll[] = {kNew,      kLoading,  kWarming, kServing,
-                                 kDraining, kUnloaded, kFailed};
+constexpr VersionState kAll[] = {kNew,      kLoading, kWarming,  kServing,
+                                 kDraining, kResting, kUnloaded, kFailed};
 
 TEST(VersionStateTest, OnlyTheMovesOfTheTableAreLegal) {
   const std::set<std::pair<VersionState, VersionState>> legal = {
       {kNew, kLoading},     {kLoading, kWarming},  {kLoading, kServing},
       {kWarming, kServing}, {kServing, kDraining}, {kDraining, kUnloaded},
       {kNew, kUnloaded},    {kLoading, kUnloaded}, {kWarming, kUnloaded},
-      {kLoading, kFailed},  {kNew, kFailed},
+      {kLoading, kFailed},  {kNew, kFailed},       {kDraining, kResting},
   };
   for (VersionState from : kAll) {
     for (VersionState to : kAll) {

@@ -57,6 +57,7 @@ TEST(ModelYamlTest, DefaultsOfAnEmptyFile) {
     EXPECT_EQ(spec->threads, 0);
     EXPECT_EQ(spec->instances, 1);
     EXPECT_EQ(spec->weight, 1);
+    EXPECT_FALSE(spec->keep_in_memory);
     EXPECT_EQ(spec->dynamic_batching.policies[0].max_queue_size, 1024);
     EXPECT_EQ(spec->dynamic_batching.policies[0].default_timeout,
               absl::InfiniteDuration());
@@ -110,6 +111,7 @@ compile: false
 threads: 3
 instances: 2
 weight: 3
+memory: {keep: true}
 cpus: ["0-1", "2,5"]
 dynamic_batching:
   preferred_batch_size: [4, 8]
@@ -132,6 +134,7 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_EQ(spec->threads, 3);
   EXPECT_EQ(spec->instances, 2);
   EXPECT_EQ(spec->weight, 3);
+  EXPECT_TRUE(spec->keep_in_memory);
   EXPECT_EQ(spec->cpus, (std::vector<std::vector<int>>{{0, 1}, {2, 5}}));
   const DynamicBatchingSpec& batching = spec->dynamic_batching;
   EXPECT_EQ(batching.preferred_batch_sizes, (std::vector<int>{4, 8}));
@@ -279,14 +282,14 @@ TEST(ModelYamlTest, Mistakes) {
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
        "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, "
-       "unproved, outputs, update, got "
+       "unproved, outputs, update, memory, got "
        "an unknown "
        "field (did "
        "you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8",
-       "parity, device, graphs, unproved, outputs, update, got an unknown "
-       "field"},
+       "parity, device, graphs, unproved, outputs, update, memory, got an "
+       "unknown field"},
       {"update: later", "1: update: expected beside or replace, got later"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
@@ -330,6 +333,8 @@ TEST(ModelYamlTest, Mistakes) {
        "each of the 3, got a list of 2"},
       {"cpus: 0\nnuma_node: 0", "2: numa_node: expected nothing beside cpus"},
       {"weight: 0", "an integer from 1 to 1000, got 0"},
+      {"memory: {keep: 1G}", "expected true or false, got 1G"},
+      {"memory: {least: 1}", "expected one of keep, got an unknown field"},
       {"instances: 0", "an integer from 1 to 64, got 0"},
       {"instances: 2\ndynamic_batching: {preserve_ordering: true}",
        "2: dynamic_batching: expected preserve_ordering: false with more than "
