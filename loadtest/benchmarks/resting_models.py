@@ -119,12 +119,15 @@ def measure(arguments: argparse.Namespace, folder: Path) -> Figures:
         print(f"{each / 2**20:.0f} MB a version; ready after {ready:.0f} s, {len(resting(many))} rest", flush=True)
 
         draw = random.Random(1)
-        cold, memory, counted = [], [], 0.0
+        cold: list[float] = []
+        memory: list[int] = []
+        counted = 0.0
         while len(cold) < arguments.cold:
             cold.append(asks.ms(draw.choice(resting(many))))
             memory.append(resident(many))
             counted = max(counted, many.metric("stoker_version_memory_bytes"))
-        warm, without = [], []
+        warm: list[list[float]] = []
+        without: list[list[float]] = []
         # From here on these are there.
         for name in names[: arguments.fit] * 2:
             asks.ms(name)
