@@ -45,7 +45,7 @@ def test_a_program_that_is_written_into_is_not_compiled_under_its_old_key(
     program = root / "mlp/1/model.pt2"
     with start(root, fake_compiler("--start", "gated", "--job", "ok"), cache=fresh_cache) as daemon:
         gate = fresh_cache / "v1/scratch/gate"
-        eventually(lambda: "compile worker" in daemon.log(), "the worker starts")
+        eventually(lambda: "loading -> warming" in daemon.log(), "it is loaded")
         program.write_bytes((exported("identity") / "1/model.pt2").read_bytes())
         with open(gate, "wb"):
             pass
