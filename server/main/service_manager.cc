@@ -100,7 +100,7 @@ std::string ServiceStatus(const ModelManager& manager) {
   for (const VersionStatus& version : versions) {
     if (version.ready()) ++serving;
   }
-  const std::string counts =
+  std::string counts =
       absl::StrCat(serving, " of ", versions.size(), " versions served");
   for (const VersionStatus& version : versions) {
     if (version.ready() || version.reason.empty()) {

@@ -59,7 +59,7 @@ void RestingVersion::SweepCancelled() {
     serving = serving_.lock();
     ended = TakeExpiredLocked();
   }
-  End(std::move(ended));
+  End(ended);
   if (serving != nullptr) serving->SweepCancelled();
 }
 
@@ -98,7 +98,7 @@ void RestingVersion::Fail(const absl::Status& why) {
     for (Waiting& one : waiting_) ended.emplace_back(std::move(one), why);
     waiting_.clear();
   }
-  End(std::move(ended));
+  End(ended);
 }
 
 bool RestingVersion::any_wait() const {
@@ -116,7 +116,7 @@ MonotonicTime RestingVersion::EndExpired() {
       next = std::min(next, one.task->deadline);
     }
   }
-  End(std::move(ended));
+  End(ended);
   return next;
 }
 
@@ -137,8 +137,8 @@ RestingVersion::Ended RestingVersion::TakeExpiredLocked() {
   return ended;
 }
 
-void RestingVersion::End(Ended ended) {
-  for (auto& [one, why] : ended) one.task->on_done(why);
+void RestingVersion::End(const Ended& ended) {
+  for (const auto& [one, why] : ended) one.task->on_done(why);
 }
 
 }  // namespace stoker

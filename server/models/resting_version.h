@@ -70,7 +70,7 @@ class RestingVersion {
   using Ended = std::vector<std::pair<Waiting, absl::Status>>;
   // Those of `waiting_` that are over.
   Ended TakeExpiredLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  static void End(Ended ended);
+  static void End(const Ended& ended);
 
   const std::shared_ptr<const ModelSpec> spec_;
   const std::shared_ptr<MetricScope> series_;  // outlives what it counts
