@@ -22,7 +22,9 @@ void EndTasks(std::vector<EndedTask> ended) {
 }
 
 TaskQueue::TaskQueue(const DynamicBatching& batching)
-    : batching_(batching), levels_(batching.policies.size() + 1) {}
+    : batching_(batching),
+      levels_(batching.policies.size() + 1),
+      waiting_(batching.policies.size()) {}
 
 size_t TaskQueue::LevelOf(const InferTask& task) const {
   const size_t levels = batching_.policies.size();
@@ -44,7 +46,7 @@ absl::Status TaskQueue::Push(std::unique_ptr<InferTask>& task,
                              MonotonicTime now) {
   const size_t level = LevelOf(*task);
   const QueuePolicy& policy = PolicyOf(level);
-  if (levels_[level].size() >= static_cast<size_t>(policy.max_queue_size)) {
+  if (waiting_[level] >= static_cast<size_t>(policy.max_queue_size)) {
     return absl::UnavailableError("Exceeds maximum queue size");
   }
   absl::Duration timeout = policy.default_timeout;
@@ -52,8 +54,14 @@ absl::Status TaskQueue::Push(std::unique_ptr<InferTask>& task,
   task->enqueued = now;
   task->expiry = now + timeout;
   levels_[level].push_back(std::move(task));
+  ++waiting_[level];
   ++size_;
   return absl::OkStatus();
+}
+
+void TaskQueue::Leaves(const InferTask& task) {
+  --waiting_[LevelOf(task)];
+  --size_;
 }
 
 void TaskQueue::TakeOverdue(size_t level, size_t limit, MonotonicTime now,
@@ -69,19 +77,18 @@ void TaskQueue::TakeOverdue(size_t level, size_t limit, MonotonicTime now,
   for (auto it = kept; it != end; ++it) {
     std::unique_ptr<InferTask>& task = *it;
     if (IsCancelled(*task)) {
+      Leaves(*task);
       ended.push_back({std::move(task), CancelledStatus()});
     } else if (Due(*task) > now) {
       if (kept != it) *kept = std::move(task);
       ++kept;
-      continue;
     } else if (delays && task->deadline > now) {
       task->expiry = MonotonicTime::InfiniteFuture();
       levels_.back().push_back(std::move(task));
-      continue;
     } else {
+      Leaves(*task);
       ended.push_back({std::move(task), QueueTimeoutError()});
     }
-    --size_;
   }
   tasks.erase(kept, end);
 }
@@ -118,7 +125,9 @@ std::vector<std::unique_ptr<InferTask>> TaskQueue::Remove(
     const size_t end = begin + tasks.size();
     const auto first = next;
     while (next != positions.end() && *next < end) {
-      taken.push_back(std::move(tasks[*next++ - begin]));
+      std::unique_ptr<InferTask>& task = tasks[*next++ - begin];
+      Leaves(*task);
+      taken.push_back(std::move(task));
     }
     if (next - first == static_cast<std::ptrdiff_t>(tasks.size())) {
       tasks.clear();
@@ -133,7 +142,6 @@ std::vector<std::unique_ptr<InferTask>> TaskQueue::Remove(
     begin = end;
     if (next == positions.end()) break;
   }
-  size_ -= taken.size();
   return taken;
 }
 
@@ -182,6 +190,7 @@ void TaskQueue::TakeAll(const absl::Status& status,
     }
     tasks.clear();
   }
+  std::fill(waiting_.begin(), waiting_.end(), 0);
   size_ = 0;
 }
 

@@ -35,7 +35,8 @@ class TaskQueue {
   bool empty() const { return size_ == 0; }
 
   // Takes the task on OK and sets its expiry from `now`. UNAVAILABLE "Exceeds
-  // maximum queue size" when its priority level is full.
+  // maximum queue size" when its priority level is full, by those that it
+  // delayed, too.
   absl::Status Push(std::unique_ptr<InferTask>& task, MonotonicTime now);
 
   struct Taken {
@@ -71,10 +72,15 @@ class TaskQueue {
   std::vector<std::unique_ptr<InferTask>> Remove(
       const std::vector<size_t>& positions);
   const InferTask& Front() const;
+  // Is out of the queue from now on.
+  void Leaves(const InferTask& task);
 
   DynamicBatching batching_;
   // By priority level, most urgent first; the last one has the delayed tasks.
   std::vector<Tasks> levels_;
+  // By priority level, how many of its tasks are in the queue: in its place
+  // there, or delayed.
+  std::vector<size_t> waiting_;
   size_t size_ = 0;
 };
 

@@ -140,6 +140,34 @@ TEST_F(TaskQueueTest, DelayedTasksRunWhenNothingElseWaits) {
   EXPECT_THAT(Take(), ElementsAre(9));
 }
 
+// Else a client whose requests are delayed fills memory with them.
+TEST_F(TaskQueueTest, DelayedTasksCountForTheBoundOfTheirLevel) {
+  const QueuePolicy delays = {.timeout_action = TimeoutAction::kDelay,
+                              .default_timeout = absl::Seconds(2),
+                              .max_queue_size = 2};
+  queue_ = TaskQueue({.policies = {delays, delays}});
+  const auto is_full = [this](int level) {
+    return Push(Task(1, level)) ==
+           absl::UnavailableError("Exceeds maximum queue size");
+  };
+  EXPECT_FALSE(is_full(1));
+  EXPECT_TRUE(Push(Task(2, 1)).ok());
+  now_ += absl::Seconds(2);
+  queue_.TakeExpired(now_, ended_);  // both are delayed
+  EXPECT_TRUE(is_full(1));
+  EXPECT_FALSE(is_full(2));
+  EXPECT_THAT(Take(), ElementsAre(1, 1, 2));
+  EXPECT_TRUE(queue_.empty());
+  // Whoever leaves early makes room, too.
+  EXPECT_TRUE(Push(Task(3, 1)).ok());
+  EXPECT_TRUE(Push(Task(4, 1)).ok());
+  now_ += absl::Seconds(2);
+  queue_.TakeExpired(now_, ended_);
+  EXPECT_TRUE(is_full(1));
+  queue_.TakeAll(StoppedStatus(), ended_);
+  EXPECT_FALSE(is_full(1));
+}
+
 TEST_F(TaskQueueTest, WaitsForAFullerBatchThatIsCheaperPerRow) {
   queue_ = TaskQueue(
       {.max_queue_delay = absl::Milliseconds(5), .preferred_batch_sizes = {2}});
