@@ -133,6 +133,32 @@ TEST_F(ConnectionTimesTest, WhoIsOld) {
   EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
 }
 
+// The first goodbye names no call, for some may be on their way; the second one
+// comes when the client has seen it, and names the last that is answered.
+TEST_F(ConnectionTimesTest, AGoodbyeIsSaidTwice) {
+  WireLimits limits;
+  limits.max_age = absl::Seconds(10);
+  limits.keepalive = absl::Hours(1);
+  limits.stall_limit = absl::Hours(1);
+  Start(limits);
+  RawPeer peer(server_->port());
+  Settle(peer);
+  ASSERT_TRUE(peer.Open(3, "/echo/Now"));  // keeps the connection
+  Await(server_->counts.started, 1);
+  EXPECT_TRUE(
+      Until([&] { return server_->Ended("age") >= 1; }, absl::Seconds(15)));
+  const RawFrame ping = peer.Await(RawFrame::kPing);  // nghttp2 hurries them
+  const RawFrame first = peer.Await(RawFrame::kGoaway);
+  EXPECT_EQ(first.error(), 0u);
+  EXPECT_EQ(first.last_stream(), 0x7fffffffu);
+  ASSERT_TRUE(peer.Ask(5, "/echo/Now", "on its way"));
+  EXPECT_EQ(peer.AwaitEnd(5).type, RawFrame::kHeaders);
+  ASSERT_TRUE(peer.Send(RawFrame::kPing, kAck, 0, ping.payload));
+  const RawFrame second = peer.Await(RawFrame::kGoaway);
+  EXPECT_EQ(second.error(), 0u);
+  EXPECT_EQ(second.last_stream(), 5u);
+}
+
 TEST_F(ConnectionTimesTest, OldAgeHasItsGrace) {
   WireLimits limits;
   limits.max_age = absl::Seconds(10);

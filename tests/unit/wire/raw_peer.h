@@ -35,12 +35,16 @@ struct RawFrame {
   std::string payload;
 
   // Of a reset, or of a goodbye.
-  uint32_t error() const {
-    const size_t at = type == kGoaway ? 4 : 0;
+  uint32_t error() const { return NumberAt(type == kGoaway ? 4 : 0); }
+  // Of a goodbye: whatever comes after it isn't answered.
+  uint32_t last_stream() const { return NumberAt(0); }
+
+ private:
+  uint32_t NumberAt(size_t at) const {
     if (payload.size() < at + 4) return UINT32_MAX;
-    uint32_t code = 0;
-    std::memcpy(&code, payload.data() + at, 4);
-    return ntohl(code);
+    uint32_t number = 0;
+    std::memcpy(&number, payload.data() + at, 4);
+    return ntohl(number);
   }
 };
 
