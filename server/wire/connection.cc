@@ -2,7 +2,9 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "wire/session_callbacks.h"
@@ -33,6 +35,16 @@ constexpr uint32_t kMaxFrame = 1 << 20;
 // acknowledge by windows of the stream and of the connection.
 constexpr double kPerMessage = 4;
 constexpr double kPerPiece = 3;
+
+// What a ping says that follows the first goodbye: its answer shows that the
+// client has read that.
+constexpr uint8_t kGoodbye[8] = {'g', 'o', 'o', 'd', 'b', 'y', 'e', 0};
+
+bool IsAnswerTo(const nghttp2_frame& frame, const uint8_t (&said)[8]) {
+  return frame.hd.type == NGHTTP2_PING &&
+         (frame.hd.flags & NGHTTP2_FLAG_ACK) != 0 &&
+         std::equal(std::begin(said), std::end(said), frame.ping.opaque_data);
+}
 
 }  // namespace
 
@@ -265,7 +277,7 @@ void Connection::OnFrame(const nghttp2_frame& frame) {
     if (ends) call->OnEndOfData();
   } else if (frame.hd.type == NGHTTP2_DATA && ends) {
     if (StreamCall* call = CallOf(frame.hd.stream_id)) call->OnEndOfData();
-  } else if (frame.hd.type == NGHTTP2_PING && draining_since_.has_value()) {
+  } else if (IsAnswerTo(frame, kGoodbye) && draining_since_.has_value()) {
     FinishDrain();
   }
 }
@@ -278,6 +290,11 @@ void Connection::OnData(int32_t stream, std::string_view bytes) {
 void Connection::OnFrameSent(const nghttp2_frame& frame) {
   const int32_t stream = frame.hd.stream_id;
   if (frame.hd.type == NGHTTP2_DATA) useless_.Earn(kPerPiece);
+  if (frame.hd.type == NGHTTP2_GOAWAY && draining_since_.has_value() &&
+      !drained_) {
+    // No sooner: pings overtake what is only submitted.
+    nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, kGoodbye);
+  }
   if (frame.hd.type == NGHTTP2_RST_STREAM) {
     const uint32_t why = frame.rst_stream.error_code;
     if (why != NGHTTP2_NO_ERROR && why != NGHTTP2_CANCEL &&
@@ -309,7 +326,6 @@ void Connection::Drain() {
   draining_since_ = loop_.now();
   // Calls that are on their way are still taken: the second one names the last.
   nghttp2_submit_shutdown_notice(session_);
-  nghttp2_submit_ping(session_, NGHTTP2_FLAG_NONE, nullptr);
   Touch();
 }
 
