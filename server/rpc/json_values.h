@@ -57,10 +57,11 @@ inline absl::Status CheckNesting(const JsonRequest::Entry& entry, int depth) {
                  "': expected arrays nested at most ", kMaxNesting, " deep");
 }
 
-// Elements of BYTES, each behind its length.
-inline absl::Status ReadTexts(const JsonRequest::Entry& entry,
-                              ondemand::array array, int depth,
-                              std::string& bytes) {
+// Calls `take` with each element and its text, of arrays that may be nested.
+// `depth`: of the outermost one.
+template <typename Take>
+absl::Status ForEachElement(const JsonRequest::Entry& entry,
+                            ondemand::array array, int depth, Take& take) {
   RETURN_IF_ERROR(CheckNesting(entry, depth));
   for (auto found : array) {
     ondemand::value element;
@@ -69,9 +70,20 @@ inline absl::Status ReadTexts(const JsonRequest::Entry& entry,
     if (!text.empty() && text.front() == '[') {
       ondemand::array inner;
       STOKER_RETURN_IF_MALFORMED(element.get_array().get(inner));
-      RETURN_IF_ERROR(ReadTexts(entry, inner, depth + 1, bytes));
+      RETURN_IF_ERROR(ForEachElement(entry, inner, depth + 1, take));
       continue;
     }
+    RETURN_IF_ERROR(take(element, text));
+  }
+  return absl::OkStatus();
+}
+
+// Elements of BYTES, each behind its length.
+inline absl::Status ReadTexts(const JsonRequest::Entry& entry,
+                              ondemand::array array, int depth,
+                              std::string& bytes) {
+  const auto append = [&](ondemand::value& element,
+                          std::string_view text) -> absl::Status {
     if (text.empty() || text.front() != '"') {
       return BadJson("Unable to parse 'data' of input '", Excerpt(entry.name),
                      "': expected strings, got ", Excerpt(text, 40));
@@ -79,8 +91,9 @@ inline absl::Status ReadTexts(const JsonRequest::Entry& entry,
     std::string_view unescaped;
     STOKER_RETURN_IF_MALFORMED(element.get_string().get(unescaped));
     AppendBytesElement(unescaped, bytes);
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  };
+  return ForEachElement(entry, array, depth, append);
 }
 
 // Elements of one type, from arrays that may be nested, into memory that has
@@ -92,24 +105,16 @@ class Elements {
       : entry_(entry), out_(out), room_(room) {}
 
   absl::Status Read(ondemand::array array, int depth) {
-    RETURN_IF_ERROR(CheckNesting(entry_, depth));
-    for (auto found : array) {
-      ondemand::value element;
-      STOKER_RETURN_IF_MALFORMED(std::move(found).get(element));
-      const std::string_view text = TextOf(element);
-      if (!text.empty() && text.front() == '[') {
-        ondemand::array inner;
-        STOKER_RETURN_IF_MALFORMED(element.get_array().get(inner));
-        RETURN_IF_ERROR(Read(inner, depth + 1));
-        continue;
-      }
+    const auto append = [this](ondemand::value& /*element*/,
+                               std::string_view text) -> absl::Status {
       if (count_ == room_) return TooMany();
       T number;
       if (!ReadElement(text, number)) return Wrong(text);
       std::memcpy(out_ + count_ * sizeof(T), &number, sizeof(T));
       ++count_;
-    }
-    return absl::OkStatus();
+      return absl::OkStatus();
+    };
+    return ForEachElement(entry_, array, depth, append);
   }
 
   size_t count() const { return count_; }
