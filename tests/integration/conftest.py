@@ -65,6 +65,19 @@ def repository(tmp_path: Path, exported: Callable[[str], Path]) -> Callable[...,
 
 
 @pytest.fixture
+def configured(repository: Callable[..., Path]) -> Callable[[str, str, str], Path]:
+    """configured(model, file, text) is a repository with the model and that configuration file alone."""
+
+    def make(model: str, file: str, text: str) -> Path:
+        root = repository(model)
+        (root / model / "model.yaml").unlink(missing_ok=True)
+        (root / model / file).write_text(text)
+        return root
+
+    return make
+
+
+@pytest.fixture
 def start(tmp_path: Path, kept: Path) -> Callable[..., Daemon]:
     """start(repository, "--flag", cache=...) makes a Daemon for a with statement."""
     count = 0

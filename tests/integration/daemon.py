@@ -13,7 +13,18 @@ from loadtest.servers.process import wait_until
 from loadtest.servers.stokerd import REPOSITORY as REPO
 from loadtest.servers.stokerd import STOKERCTL, STOKERD, Daemon, warm_up
 
-__all__ = ["REPO", "STOKERCTL", "STOKERD", "Daemon", "ctl", "eventually", "health_page", "warm_up", "write_yaml"]
+__all__ = [
+    "REPO",
+    "STOKERCTL",
+    "STOKERD",
+    "Daemon",
+    "ctl",
+    "eventually",
+    "health_page",
+    "only_failure",
+    "warm_up",
+    "write_yaml",
+]
 
 
 def eventually(condition: Callable[[], bool], what: str, seconds: float = 120) -> None:
@@ -26,6 +37,19 @@ def ctl(*arguments: object, code: int = 0) -> str:
     done = subprocess.run([STOKERCTL, *map(str, arguments)], capture_output=True, text=True, timeout=60)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     return done.stdout if code in (0, 1) else done.stderr
+
+
+def only_failure(daemon: Daemon) -> str:
+    """Why the one version failed to load; waits for that."""
+
+    def failed() -> bool:
+        with daemon.client() as client:
+            return [line.state for line in client.get_model_repository_index().models] == ["UNAVAILABLE"]
+
+    eventually(failed, f"the version fails:\n{daemon.log()}")
+    with daemon.client() as client:
+        (line,) = client.get_model_repository_index().models
+        return line.reason
 
 
 def health_page(daemon: Daemon, service: str) -> tuple[int, str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import grpc
 import numpy as np
 import pytest
@@ -12,7 +9,7 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from tests.integration.daemon import Daemon, ctl, eventually
+from tests.integration.daemon import Daemon, ctl, only_failure
 from tests.integration.tensor_asks import Given, asked, by_grpc, by_http
 
 PBTXT = """\
@@ -39,19 +36,6 @@ outputs:
 """
 TEXTS = [b"a text", "größer".encode(), b"", b"x" * 64]
 CODES = [b"abcd", b"ab", b"", b"\xc3\xa4z"]
-
-
-@pytest.fixture
-def letters(repository: Callable[..., Path]) -> Callable[[str, str], Path]:
-    """letters(file, text) is a repository with the model letters and that configuration alone."""
-
-    def make(file: str, text: str) -> Path:
-        root = repository("letters")
-        (root / "letters/model.yaml").unlink(missing_ok=True)
-        (root / "letters" / file).write_text(text)
-        return root
-
-    return make
 
 
 def strings(elements: list[bytes]) -> np.ndarray:
@@ -134,8 +118,8 @@ def check_refused(client: triton.InferenceServerClient) -> None:
 
 
 @pytest.mark.parametrize(("file", "text"), [("config.pbtxt", PBTXT), ("model.yaml", YAML)])
-def test_rows_of_bytes_are_strings(letters, start, file: str, text: str) -> None:
-    with start(letters(file, text), "--no-compile") as daemon:
+def test_rows_of_bytes_are_strings(configured, start, file: str, text: str) -> None:
+    with start(configured("letters", file, text), "--no-compile") as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
             check_grpc(client)
@@ -145,17 +129,17 @@ def test_rows_of_bytes_are_strings(letters, start, file: str, text: str) -> None
         assert daemon.stop() == 0
 
 
-def test_what_fills_them_up(letters, start) -> None:
+def test_what_fills_them_up(configured, start) -> None:
     text = YAML.replace("code: {datatype: BYTES,", "code: {datatype: BYTES, pad_value: 45,")
-    with start(letters("model.yaml", text), "--no-compile") as daemon:
+    with start(configured("letters", "model.yaml", text), "--no-compile") as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
             check_grpc(client, b"-")
         assert daemon.stop() == 0
 
 
-def test_what_convert_writes_means_the_same(letters, start) -> None:
-    root = letters("config.pbtxt", PBTXT)
+def test_what_convert_writes_means_the_same(configured, start) -> None:
+    root = configured("letters", "config.pbtxt", PBTXT)
     assert "model.yaml: written" in ctl("convert", root / "letters")
     with start(root, "--no-compile") as daemon:
         daemon.wait_ready()
@@ -164,9 +148,9 @@ def test_what_convert_writes_means_the_same(letters, start) -> None:
         assert daemon.stop() == 0
 
 
-def test_what_is_compiled_serves_them_too(letters, start) -> None:
+def test_what_is_compiled_serves_them_too(configured, start) -> None:
     text = YAML + "buckets: {batch: [1, 8], text.1: [64]}\ndimensions: {text.1: {axis: text.1, padding: true}}\n"
-    with start(letters("model.yaml", text)) as daemon:
+    with start(configured("letters", "model.yaml", text)) as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
             check_grpc(client)
@@ -198,12 +182,6 @@ def test_what_is_compiled_serves_them_too(letters, start) -> None:
         ),
     ],
 )
-def test_what_cannot_be_strings_is_said(letters, start, file: str, text: str, reason: str) -> None:
-    with start(letters(file, text), "--no-compile") as daemon, daemon.client() as client:
-
-        def failed() -> bool:
-            return [line.state for line in client.get_model_repository_index().models] == ["UNAVAILABLE"]
-
-        eventually(failed, "the model is listed as failed")
-        (line,) = client.get_model_repository_index().models
-        assert reason in line.reason
+def test_what_cannot_be_strings_is_said(configured, start, file: str, text: str, reason: str) -> None:
+    with start(configured("letters", file, text), "--no-compile") as daemon:
+        assert reason in only_failure(daemon)

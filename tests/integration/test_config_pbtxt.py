@@ -12,7 +12,7 @@ import yaml
 from tritonclient.utils import InferenceServerException
 
 from tests.integration.clients import check_mlp, expected, rows
-from tests.integration.daemon import Daemon, ctl, eventually
+from tests.integration.daemon import Daemon, ctl, eventually, only_failure
 
 CONFIG = """\
 name: "mlp"
@@ -44,16 +44,9 @@ model_warmup {
 
 
 @pytest.fixture
-def triton_repository(repository: Callable[..., Path]) -> Callable[[str], Path]:
+def triton_repository(configured: Callable[[str, str, str], Path]) -> Callable[[str], Path]:
     """triton_repository(text) is a repository with mlp, as Triton has it."""
-
-    def make(text: str) -> Path:
-        root = repository("mlp")
-        (root / "mlp/model.yaml").unlink(missing_ok=True)
-        (root / "mlp/config.pbtxt").write_text(text)
-        return root
-
-    return make
+    return lambda text: configured("mlp", "config.pbtxt", text)
 
 
 def infer(client: triton.InferenceServerClient, count: int) -> np.ndarray:
@@ -142,14 +135,8 @@ def test_model_yaml_wins(triton_repository, start) -> None:
 )
 def test_what_cannot_be_honoured_is_said(triton_repository, start, text: str, reason: str) -> None:
     root = triton_repository(text)
-    with start(root, "--no-compile") as daemon, daemon.client() as client:
-
-        def failed() -> bool:
-            return [line.state for line in client.get_model_repository_index().models] == ["UNAVAILABLE"]
-
-        eventually(failed, "the model is listed as failed")
-        (line,) = client.get_model_repository_index().models
-        assert reason in line.reason
+    with start(root, "--no-compile") as daemon:
+        assert reason in only_failure(daemon)
     assert reason in ctl("convert", root / "mlp", code=4)
     assert not (root / "mlp/model.yaml").exists()
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests import models
 from tests.integration.clients import check_mlp, expected, infer, rows
-from tests.integration.daemon import Daemon, ctl, eventually, write_yaml
+from tests.integration.daemon import Daemon, ctl, eventually, only_failure, write_yaml
 
 Repository = Callable[..., Path]
 Start = Callable[..., Daemon]
@@ -139,19 +139,6 @@ def test_other_weights_owe_parity_alone(
             np.testing.assert_allclose(infer(client, rows(3)), expected(rows(3), seed=1), rtol=1e-4, atol=1e-6)
         assert daemon.stop() == 0
     assert len(parities(cache)) == 4
-
-
-def only_failure(daemon: Daemon) -> str:
-    """Why the one version failed to load."""
-
-    def failed() -> bool:
-        with daemon.client() as client:
-            return [line.state for line in client.get_model_repository_index().models] == ["UNAVAILABLE"]
-
-    eventually(failed, f"the version fails:\n{daemon.log()}")
-    with daemon.client() as client:
-        (line,) = client.get_model_repository_index().models
-        return line.reason
 
 
 @pytest.mark.parametrize("compile", [True, False])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tritonclient.utils import InferenceServerException
 
 from tests.integration.clients import rows
-from tests.integration.daemon import ctl, eventually
+from tests.integration.daemon import ctl, only_failure
 from tests.integration.tensor_asks import Given, asked, by_grpc, by_http
 
 PBTXT = """\
@@ -35,22 +33,9 @@ MISSING = (
 )
 
 
-@pytest.fixture
-def scaled(repository: Callable[..., Path]) -> Callable[[str, str], Path]:
-    """scaled(file, text) is a repository with the model scaled and that configuration alone."""
-
-    def make(file: str, text: str) -> Path:
-        root = repository("scaled")
-        (root / "scaled/model.yaml").unlink(missing_ok=True)
-        (root / "scaled" / file).write_text(text)
-        return root
-
-    return make
-
-
 @pytest.mark.parametrize(("file", "text"), [("config.pbtxt", PBTXT), ("model.yaml", YAML)])
-def test_with_and_without(scaled, start, file: str, text: str) -> None:
-    with start(scaled(file, text), "--no-compile") as daemon:
+def test_with_and_without(configured, start, file: str, text: str) -> None:
+    with start(configured("scaled", file, text), "--no-compile") as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
 
@@ -81,8 +66,8 @@ def test_with_and_without(scaled, start, file: str, text: str) -> None:
         assert daemon.stop() == 0
 
 
-def test_what_convert_writes_means_the_same(scaled, start) -> None:
-    root = scaled("config.pbtxt", PBTXT)
+def test_what_convert_writes_means_the_same(configured, start) -> None:
+    root = configured("scaled", "config.pbtxt", PBTXT)
     assert "model.yaml: written" in ctl("convert", root / "scaled")
     with start(root, "--no-compile") as daemon:
         daemon.wait_ready()
@@ -112,12 +97,6 @@ def test_what_convert_writes_means_the_same(scaled, start) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_said(scaled, start, file: str, text: str, reason: str) -> None:
-    with start(scaled(file, text), "--no-compile") as daemon, daemon.client() as client:
-
-        def failed() -> bool:
-            return [line.state for line in client.get_model_repository_index().models] == ["UNAVAILABLE"]
-
-        eventually(failed, "the model is listed as failed")
-        (line,) = client.get_model_repository_index().models
-        assert reason in line.reason
+def test_what_is_missing_is_said(configured, start, file: str, text: str, reason: str) -> None:
+    with start(configured("scaled", file, text), "--no-compile") as daemon:
+        assert reason in only_failure(daemon)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
@@ -12,7 +9,7 @@ import yaml
 from tritonclient.utils import InferenceServerException
 
 from tests.integration.clients import rows
-from tests.integration.daemon import Daemon, ctl, eventually
+from tests.integration.daemon import Daemon, ctl, only_failure
 from tests.integration.tensor_asks import Given, asked, by_grpc, by_http
 
 PBTXT = """\
@@ -35,19 +32,6 @@ outputs:
   y: {dims: [2, 8], reshape: [16]}
   total: {dims: [1], reshape: []}
 """
-
-
-@pytest.fixture
-def scaled(repository: Callable[..., Path]) -> Callable[[str, str], Path]:
-    """scaled(file, text) is a repository with the model scaled and that configuration alone."""
-
-    def make(file: str, text: str) -> Path:
-        root = repository("scaled")
-        (root / "scaled/model.yaml").unlink(missing_ok=True)
-        (root / "scaled" / file).write_text(text)
-        return root
-
-    return make
 
 
 def given(count: int) -> list[Given]:
@@ -102,8 +86,8 @@ def check_http(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize(("file", "text"), [("config.pbtxt", PBTXT), ("model.yaml", YAML)])
-def test_clients_and_program_have_their_own_shapes(scaled, start, file: str, text: str) -> None:
-    with start(scaled(file, text), "--no-compile") as daemon:
+def test_clients_and_program_have_their_own_shapes(configured, start, file: str, text: str) -> None:
+    with start(configured("scaled", file, text), "--no-compile") as daemon:
         daemon.wait_ready()
         with daemon.client() as client:
             check_grpc(client)
@@ -111,8 +95,8 @@ def test_clients_and_program_have_their_own_shapes(scaled, start, file: str, tex
         assert daemon.stop() == 0
 
 
-def test_what_convert_writes_means_the_same(scaled, start) -> None:
-    root = scaled("config.pbtxt", PBTXT)
+def test_what_convert_writes_means_the_same(configured, start) -> None:
+    root = configured("scaled", "config.pbtxt", PBTXT)
     assert "model.yaml: written" in ctl("convert", root / "scaled")
     written = yaml.safe_load((root / "scaled/model.yaml").read_text())
     assert written["inputs"] == {"x": {"dims": [4, 4], "reshape": [16]}, "scale": {"dims": [1], "reshape": []}}
@@ -123,8 +107,8 @@ def test_what_convert_writes_means_the_same(scaled, start) -> None:
         assert daemon.stop() == 0
 
 
-def test_what_is_compiled_serves_them_too(scaled, start) -> None:
-    with start(scaled("model.yaml", YAML)) as daemon:
+def test_what_is_compiled_serves_them_too(configured, start) -> None:
+    with start(configured("scaled", "model.yaml", YAML)) as daemon:
         daemon.wait_ready()
         assert daemon.metric("stoker_promotions_total", outcome="parity") == 0
         with daemon.client() as client:
@@ -178,12 +162,6 @@ def test_sizes_that_requests_choose(repository, start) -> None:
         ("model.yaml", YAML.replace("dims: [1], ", ""), "outputs.total.reshape: expected dims beside it, got none"),
     ],
 )
-def test_what_does_not_fit_is_said(scaled, start, file: str, text: str, reason: str) -> None:
-    with start(scaled(file, text), "--no-compile") as daemon, daemon.client() as client:
-
-        def failed() -> bool:
-            return [line.state for line in client.get_model_repository_index().models] == ["UNAVAILABLE"]
-
-        eventually(failed, "the model is listed as failed")
-        (line,) = client.get_model_repository_index().models
-        assert reason in line.reason
+def test_what_does_not_fit_is_said(configured, start, file: str, text: str, reason: str) -> None:
+    with start(configured("scaled", file, text), "--no-compile") as daemon:
+        assert reason in only_failure(daemon)
