@@ -61,9 +61,8 @@ void AddMemoryOptions(CLI::App& app, int64_t& bytes) {
            bytes = *ParseMemoryBudget(text, MemoryLimit());
          },
          "what loaded versions may take of the host's memory, such as 24GiB, "
-         "or "
-         "60% of what this process may use: beyond it those that nobody asks "
-         "for rest; 0: no limit")
+         "or 60% of what this process may use: beyond it those that nobody "
+         "asks for rest; 0: no limit")
       ->check([](const std::string& text) {
         return std::string(
             ParseMemoryBudget(text, MemoryLimit()).status().message());

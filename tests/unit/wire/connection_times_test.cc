@@ -61,6 +61,23 @@ class ConnectionTimesTest : public ::testing::Test {
     EXPECT_EQ(peer.AwaitEnd(1).type, RawFrame::kHeaders);
   }
 
+  // Connections end by their age alone.
+  static WireLimits OldAge() {
+    WireLimits limits;
+    limits.max_age = absl::Seconds(10);
+    limits.keepalive = absl::Hours(1);
+    limits.stall_limit = absl::Hours(1);
+    return limits;
+  }
+  // With a call, 3, that keeps the connection.
+  void GrowOld(RawPeer& peer) {
+    Settle(peer);
+    ASSERT_TRUE(peer.Open(3, "/echo/Now"));
+    Await(server_->counts.started, 1);
+    EXPECT_TRUE(
+        Until([&] { return server_->Ended("age") >= 1; }, absl::Seconds(15)));
+  }
+
   FakeClock clock_;
   std::atomic<int> stalls_ = 0;
   std::unique_ptr<Server> server_;
@@ -116,17 +133,9 @@ TEST_F(ConnectionTimesTest, WhoIsIdle) {
 
 // Takes no more calls, and lets the open one end.
 TEST_F(ConnectionTimesTest, WhoIsOld) {
-  WireLimits limits;
-  limits.max_age = absl::Seconds(10);
-  limits.keepalive = absl::Hours(1);
-  limits.stall_limit = absl::Hours(1);
-  Start(limits);
+  Start(OldAge());
   RawPeer peer(server_->port());
-  Settle(peer);
-  ASSERT_TRUE(peer.Open(3, "/echo/Now"));
-  Await(server_->counts.started, 1);
-  EXPECT_TRUE(
-      Until([&] { return server_->Ended("age") >= 1; }, absl::Seconds(15)));
+  GrowOld(peer);
   EXPECT_EQ(peer.Await(RawFrame::kGoaway).error(), 0u);
   ASSERT_TRUE(
       peer.Send(RawFrame::kData, kEndStream, 3, RawPeer::Message("late")));
@@ -136,17 +145,9 @@ TEST_F(ConnectionTimesTest, WhoIsOld) {
 // The first goodbye names no call, for some may be on their way; the second one
 // comes when the client has seen it, and names the last that is answered.
 TEST_F(ConnectionTimesTest, AGoodbyeIsSaidTwice) {
-  WireLimits limits;
-  limits.max_age = absl::Seconds(10);
-  limits.keepalive = absl::Hours(1);
-  limits.stall_limit = absl::Hours(1);
-  Start(limits);
+  Start(OldAge());
   RawPeer peer(server_->port());
-  Settle(peer);
-  ASSERT_TRUE(peer.Open(3, "/echo/Now"));  // keeps the connection
-  Await(server_->counts.started, 1);
-  EXPECT_TRUE(
-      Until([&] { return server_->Ended("age") >= 1; }, absl::Seconds(15)));
+  GrowOld(peer);
   const RawFrame first = peer.Await(RawFrame::kGoaway);
   EXPECT_EQ(first.error(), 0u);
   EXPECT_EQ(first.last_stream(), 0x7fffffffu);
@@ -162,11 +163,8 @@ TEST_F(ConnectionTimesTest, AGoodbyeIsSaidTwice) {
 }
 
 TEST_F(ConnectionTimesTest, OldAgeHasItsGrace) {
-  WireLimits limits;
-  limits.max_age = absl::Seconds(10);
+  WireLimits limits = OldAge();
   limits.age_grace = absl::Seconds(5);
-  limits.keepalive = absl::Hours(1);
-  limits.stall_limit = absl::Hours(1);
   Start(limits);
   RawPeer peer(server_->port());
   Settle(peer);
