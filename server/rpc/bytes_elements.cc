@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "rpc/append_bytes_element.h"
 #include "rpc/error_text.h"
 
 namespace stoker {
@@ -28,14 +29,6 @@ bool HasOnlyBytes(const inference::InferTensorContents& contents) {
 }
 
 }  // namespace
-
-void AppendBytesElement(std::string_view element, std::string& bytes) {
-  const auto length = static_cast<Length>(element.size());
-  char prefix[sizeof(length)];
-  std::memcpy(prefix, &length, sizeof(length));  // little endian, as this host
-  bytes.append(prefix, sizeof(length));
-  bytes.append(element);
-}
 
 template <typename Visit>
 bool BytesElements::ForEach(Visit visit) const {

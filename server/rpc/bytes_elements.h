@@ -1,6 +1,5 @@
 // Elements of BYTES, which programs have as rows of UINT8: read from a request,
-// and written for an answer. On the wire each element is behind its length, of
-// four bytes and little endian.
+// and written for an answer.
 //
 // Thread-safe: pure functions on values.
 #pragma once
@@ -20,9 +19,6 @@
 #include "tensor/tensor.h"
 
 namespace stoker {
-
-// Behind its length.
-void AppendBytesElement(std::string_view element, std::string& bytes);
 
 // The elements of one input. Keeps what it copied, and borrows the rest of the
 // request.

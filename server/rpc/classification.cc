@@ -15,7 +15,7 @@
 #include "base/absl_view.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
-#include "rpc/bytes_elements.h"
+#include "rpc/append_bytes_element.h"
 
 namespace stoker {
 namespace {

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/status_macros.h"
-#include "rpc/bytes_elements.h"
+#include "rpc/append_bytes_element.h"
 #include "rpc/error_text.h"
 #include "rpc/json_elements.h"
 #include "rpc/json_request.h"

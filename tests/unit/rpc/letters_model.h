@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "rpc/bytes_elements.h"
+#include "rpc/append_bytes_element.h"
 #include "tests/unit/rpc/codec_fixtures.h"
 
 namespace stoker {
