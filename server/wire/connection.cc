@@ -39,6 +39,9 @@ constexpr double kPerPiece = 3;
 // What a ping says that follows the first goodbye: its answer shows that the
 // client has read that.
 constexpr uint8_t kGoodbye[8] = {'g', 'o', 'o', 'd', 'b', 'y', 'e', 0};
+// For its answer, which may never come: longer than a message takes around the
+// world and back.
+constexpr absl::Duration kGoodbyeLimit = absl::Seconds(1);
 
 bool IsAnswerTo(const nghttp2_frame& frame, const uint8_t (&said)[8]) {
   return frame.hd.type == NGHTTP2_PING &&
@@ -222,6 +225,7 @@ void Connection::HangUp(Hangup reason) {
 void Connection::HangUp() {
   if (over_) return;
   over_ = true;
+  if (draining_since_.has_value() && !drained_) loop_.CountOff();
   loop_.handshakes().Leave(*this);
   loop_.Keep(-static_cast<int64_t>(std::exchange(kept_, 0)));
   loop_.Unwatch(stream_->descriptor());
@@ -324,6 +328,7 @@ void Connection::OnStreamClosed(int32_t stream) {
 void Connection::Drain() {
   if (draining_since_.has_value() || over_) return;
   draining_since_ = loop_.now();
+  loop_.CountAwaited();
   // Calls that are on their way are still taken: the second one names the last.
   nghttp2_submit_shutdown_notice(session_);
   Touch();
@@ -336,6 +341,7 @@ void Connection::StopCalls() {
 void Connection::FinishDrain() {
   if (drained_) return;
   drained_ = true;
+  loop_.CountOff();
   nghttp2_submit_goaway(session_, NGHTTP2_FLAG_NONE,
                         nghttp2_session_get_last_proc_stream_id(session_),
                         NGHTTP2_NO_ERROR, nullptr, 0);
@@ -369,8 +375,7 @@ void Connection::CheckTimes(MonotonicTime now) {
 void Connection::CheckAge(MonotonicTime now) {
   const WireLimits& limits = loop_.limits();
   if (draining_since_.has_value()) {
-    // A ping's answer may never come.
-    if (now > *draining_since_) FinishDrain();
+    if (now - *draining_since_ >= kGoodbyeLimit) FinishDrain();
     if (too_old_ && now - *draining_since_ >= limits.age_grace) HangUp();
     return;
   }

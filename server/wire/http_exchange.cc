@@ -51,7 +51,7 @@ HttpExchange::HttpExchange(WireLoop& loop, HttpConnection& connection,
       body_(loop.limits().max_message_bytes, EncodingOf(head_),
             LengthOf(head_)),
       arriving_(loop.limits().stall_limit, loop.limits().progress_bytes) {
-  loop_.CountCall();
+  loop_.CountAwaited();
 }
 
 HttpExchange::~HttpExchange() {

@@ -253,7 +253,11 @@ WireLoop::Waiting::iterator WireLoop::BeginWaiting(StreamCall& call) {
 }
 
 void WireLoop::Drain() {
-  Run([this] { TellOfDrain(); });
+  CountAwaited();
+  Run([this] {
+    TellOfDrain();
+    CountOff();
+  });
 }
 
 void WireLoop::TellOfDrain() {
@@ -269,10 +273,10 @@ void WireLoop::CancelCalls() {
   for (PeerConnection* connection : connections_) connection->HangUp();
 }
 
-bool WireLoop::AwaitCalls(MonotonicTime deadline) {
+bool WireLoop::AwaitDrained(MonotonicTime deadline) {
   const auto none = [this] {
     mu_.AssertReaderHeld();
-    return calls_ == 0;
+    return awaited_ == 0;
   };
   absl::MutexLock lock(&mu_);
   return clock_.AwaitWithDeadline(&mu_, absl::Condition(&none), deadline);
@@ -281,19 +285,19 @@ bool WireLoop::AwaitCalls(MonotonicTime deadline) {
 void WireLoop::Join() {
   if (!std::exchange(started_, false)) return;
   Run([this] { CancelCalls(); });
-  AwaitCalls(MonotonicTime::InfiniteFuture());
+  AwaitDrained(MonotonicTime::InfiniteFuture());
   Run([this] { ending_ = true; });
   thread_.Join();
 }
 
-void WireLoop::CountCall() {
+void WireLoop::CountAwaited() {
   absl::MutexLock lock(&mu_);
-  ++calls_;
+  ++awaited_;
 }
 
 void WireLoop::CountOff() {
   absl::MutexLock lock(&mu_);
-  --calls_;
+  --awaited_;
 }
 
 }  // namespace stoker

@@ -56,8 +56,9 @@ class WireLoop {
   // Tells the calls that the server stops, and the peers that no more are
   // taken. Once; any thread.
   void Drain();
-  // Waits until no call is left, and no longer than that. Any thread.
-  bool AwaitCalls(MonotonicTime deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits until no call is left and the peers know that none are taken, and no
+  // longer than that. Any thread.
+  bool AwaitDrained(MonotonicTime deadline) ABSL_LOCKS_EXCLUDED(mu_);
   // Ends what is left of them for the clients, waits until their handlers are
   // through, and ends the thread. Idempotent; any thread, one at a time.
   void Join() ABSL_LOCKS_EXCLUDED(mu_);
@@ -103,8 +104,9 @@ class WireLoop {
   Waiting::iterator BeginWaiting(StreamCall& call);
   void EndWaiting(Waiting::iterator place) { waiting_.erase(place); }
 
-  // For StreamCall: one has arrived, and is gone (any thread).
-  void CountCall() ABSL_LOCKS_EXCLUDED(mu_);
+  // What a drain awaits: a call that has arrived, a goodbye that was said; and
+  // that it is gone, or was read. Any thread.
+  void CountAwaited() ABSL_LOCKS_EXCLUDED(mu_);
   void CountOff() ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
@@ -146,7 +148,7 @@ class WireLoop {
 
   absl::Mutex mu_;
   std::vector<absl::AnyInvocable<void()>> errands_ ABSL_GUARDED_BY(mu_);
-  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;  // arrived and not gone
+  int64_t awaited_ ABSL_GUARDED_BY(mu_) = 0;  // by a drain
 
   std::atomic<std::thread::id> thread_id_;
   bool started_ = false;  // the owner's

@@ -30,7 +30,7 @@ StreamCall::StreamCall(WireLoop& loop, Connection& connection, int32_t stream)
       in_(loop.limits().max_message_bytes),
       arriving_(loop.limits().stall_limit, loop.limits().progress_bytes),
       leaving_(loop.limits().stall_limit, loop.limits().progress_bytes) {
-  loop_.CountCall();
+  loop_.CountAwaited();
 }
 
 StreamCall::~StreamCall() {

@@ -126,7 +126,7 @@ void WireServer::Shutdown(MonotonicTime deadline) {
   });
   closed.WaitForNotification();
   for (const auto& loop : loops_) loop->Drain();
-  for (const auto& loop : loops_) loop->AwaitCalls(deadline);
+  for (const auto& loop : loops_) loop->AwaitDrained(deadline);
   for (const auto& loop : loops_) loop->Join();
 }
 

@@ -162,6 +162,34 @@ TEST_F(ConnectionTimesTest, AGoodbyeIsSaidTwice) {
   EXPECT_EQ(second.last_stream(), 5u);
 }
 
+// What a client has sent before it could know is answered, though no call was
+// open when the stop began.
+TEST_F(ConnectionTimesTest, AStopWaitsUntilItsGoodbyeIsRead) {
+  Start({});
+  RawPeer peer(server_->port());
+  Settle(peer);
+  std::thread stop(
+      [&] { server_->wire->Shutdown(MonotonicTime::InfiniteFuture()); });
+  EXPECT_EQ(peer.Await(RawFrame::kGoaway).last_stream(), 0x7fffffffu);
+  const RawFrame ping = peer.Await(RawFrame::kPing);
+  ASSERT_TRUE(peer.Ask(3, "/echo/Now", "on its way"));
+  EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
+  ASSERT_TRUE(peer.Send(RawFrame::kPing, kAck, 0, ping.payload));
+  EXPECT_EQ(peer.Await(RawFrame::kGoaway).last_stream(), 3u);
+  stop.join();
+}
+
+TEST_F(ConnectionTimesTest, AStopDoesNotWaitForWhoNeverReads) {
+  Start({});
+  RawPeer peer(server_->port());
+  Settle(peer);
+  std::thread stop(
+      [&] { server_->wire->Shutdown(MonotonicTime::InfiniteFuture()); });
+  EXPECT_EQ(peer.Await(RawFrame::kGoaway).last_stream(), 0x7fffffffu);
+  clock_.Advance(absl::Seconds(1));
+  stop.join();
+}
+
 TEST_F(ConnectionTimesTest, OldAgeHasItsGrace) {
   WireLimits limits = OldAge();
   limits.age_grace = absl::Seconds(5);
