@@ -316,7 +316,9 @@ absl::Status Daemon::Listen() {
   options.telemetry = telemetry_.get();
   options.proxies = options_.proxies;
   options.limits = options_.wire;
-  options.loops = std::clamp(cores / 4, 1, 8);
+  options.cpus = options_.port_cpus;
+  options.loops = options.cpus.empty() ? std::clamp(cores / 4, 1, 8)
+                                       : static_cast<int>(options.cpus.size());
   ASSIGN_OR_RETURN(rpc_,
                    RpcServer::Start(options, *manager_, clock_, metrics_));
   health_.Start(*rpc_);

@@ -113,7 +113,7 @@ CommandLine::CommandLine() {
   AddAddresses();
   AddTlsOptions(app_, options_.tls, options_.metrics_tls);
   AddWireOptions(app_, options_.wire, options_.metrics_connections,
-                 options_.proxies);
+                 options_.proxies, options_.port_cpus);
   AddLifecycle();
   AddCompiler();
   AddChecks();
@@ -207,6 +207,7 @@ void CommandLine::AddAddresses() {
       ->default_str(options_.http_listen);
   app_.add_option("--metrics-listen", options_.metrics_listen,
                   "HTTP address of the status page and /metrics, likewise")
+      ->envname("STOKER_METRICS_LISTEN")
       ->check([](const std::string& text) {
         return std::string(CheckListenAddress(text).message());
       })

@@ -36,8 +36,9 @@ struct Options {
   std::string policy;                        // empty: everybody, everything
   std::vector<IpNetwork> proxies;            // empty: clients connect
   WireLimits wire;
+  std::vector<int> port_cpus;     // a thread of the ports on each; empty: any
   int metrics_connections = 256;  // who scrapes needs one
-  std::string metrics_listen = "0.0.0.0:8002";
+  std::string metrics_listen = "127.0.0.1:8002";
   bool metrics_tls = false;                               // there too
   bool triton_metrics = false;                            // by its names too
   absl::Duration repository_poll = absl::ZeroDuration();  // 0: read once

@@ -1,8 +1,11 @@
 #include "main/wire_options.h"
 
+#include <algorithm>
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "base/cpus.h"
 #include "main/seconds.h"
 
 namespace stoker {
@@ -33,6 +36,29 @@ void AddProxies(CLI::App& app, std::vector<IpNetwork>& proxies) {
       ->check([](const std::string& text) {
         return std::string(IpNetwork::Parse(text).status().message());
       });
+}
+
+// What is wrong with them; empty: nothing.
+std::string CheckCpus(const std::string& text) {
+  const absl::StatusOr<std::vector<int>> cpus = ParseCpuList(text);
+  if (!cpus.ok()) return std::string(cpus.status().message());
+  const std::vector<int> usable = UsableCpus();
+  for (const int cpu : *cpus) {
+    if (!std::binary_search(usable.begin(), usable.end(), cpu)) {
+      return absl::StrCat("expected some of ", CpuList(usable), ", not ", cpu);
+    }
+  }
+  return "";
+}
+
+void AddCpus(CLI::App& app, std::vector<int>& cpus) {
+  app.add_option_function<std::string>(
+         "--port-cpus",
+         [&cpus](const std::string& text) { cpus = *ParseCpuList(text); },
+         "CPUs such as 0-1,8: the ports of gRPC and HTTP have a thread on each "
+         "of them, and no other; not given: one for each four cores, at most "
+         "8, wherever there is room")
+      ->check(CheckCpus);
 }
 
 void AddLimitsOfServer(CLI::App& app, WireLimits& limits,
@@ -113,8 +139,9 @@ void AddTimes(CLI::App& app, WireLimits& limits) {
 }  // namespace
 
 void AddWireOptions(CLI::App& app, WireLimits& limits, int& metrics_connections,
-                    std::vector<IpNetwork>& proxies) {
+                    std::vector<IpNetwork>& proxies, std::vector<int>& cpus) {
   AddProxies(app, proxies);
+  AddCpus(app, cpus);
   AddLimitsOfServer(app, limits, metrics_connections);
   AddLimitsOfConnections(app, limits);
   AddTimes(app, limits);

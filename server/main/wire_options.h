@@ -1,5 +1,5 @@
-// The options that bound what peers of the ports may do, and say which of them
-// are proxies.
+// The options that bound what peers of the ports may do, say which of them are
+// proxies, and where the ports' threads run.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@ class App;
 namespace stoker {
 
 // What is passed by reference outlives the parsing. `metrics_connections`: of
-// the port of the status page.
+// the port of the status page; `cpus`: a thread of the ports on each.
 void AddWireOptions(CLI::App& app, WireLimits& limits, int& metrics_connections,
-                    std::vector<IpNetwork>& proxies);
+                    std::vector<IpNetwork>& proxies, std::vector<int>& cpus);
 
 }  // namespace stoker

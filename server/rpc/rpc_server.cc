@@ -113,6 +113,7 @@ absl::Status RpcServer::Impl::StartWire(const RpcServerOptions& options,
   wire_options.address = options.address;
   wire_options.passed = options.passed;
   wire_options.loops = options.loops;
+  wire_options.cpus = options.cpus;
   wire_options.tls = options.tls;
   wire_options.proxies = options.proxies;
   wire_options.limits = options.limits;

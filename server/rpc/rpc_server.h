@@ -41,7 +41,8 @@ struct RpcServerOptions {
   // Whether clients on this host may have tensors in POSIX shared memory, as
   // many bytes of it as requests may hold.
   bool allow_client_shm = false;
-  int loops = 1;  // threads of the transport's
+  int loops = 1;          // threads of the transport's
+  std::vector<int> cpus;  // of these threads, in turn; empty: any
   // Proxies that connections come from, with a PROXY header; empty: they come
   // from clients.
   std::vector<IpNetwork> proxies;

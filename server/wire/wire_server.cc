@@ -11,6 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "base/absl_view.h"
+#include "base/cpus.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "wire/address.h"
 #include "wire/byte_stream.h"
@@ -66,7 +69,7 @@ absl::StatusOr<std::unique_ptr<WireServer>> WireServer::Start(
   std::unique_ptr<WireServer> server(
       new WireServer(options, std::move(make_handler), metrics, clock));
   server->port_ = listening.port;
-  for (const auto& loop : server->loops_) loop->Start();
+  server->StartLoops();
   if (options.address.empty()) return server;
   server->AddListener(std::make_unique<Listener>(
       std::move(listening.sockets),
@@ -110,6 +113,20 @@ absl::StatusOr<FileDescriptor> WireServer::Connect() {
             std::move(peer));
       });
   return FileDescriptor(ends[1]);
+}
+
+void WireServer::StartLoops() {
+  for (const auto& loop : loops_) loop->Start();
+  if (options_.cpus.empty()) return;
+  for (size_t i = 0; i < loops_.size(); ++i) {
+    loops_[i]->Run([cpu = options_.cpus[i % options_.cpus.size()]] {
+      const absl::Status pinned = PinThread({cpu});
+      if (!pinned.ok()) {
+        log::Warn("a thread of the ports: not confined: {}",
+                  Std(pinned.message()));
+      }
+    });
+  }
 }
 
 void WireServer::Shutdown(MonotonicTime deadline) {

@@ -40,6 +40,8 @@ struct WireOptions {
   // server.
   PassedSockets* passed = nullptr;
   int loops = 1;  // threads
+  // Of these threads, in turn; empty: they run anywhere.
+  std::vector<int> cpus;
   // Null: connections are plain text. Outlives the server.
   TlsContext* tls = nullptr;
   // Not empty: a connection to an address of IP, also of ListenHttp, has to
@@ -92,6 +94,7 @@ class WireServer {
  private:
   WireServer(const WireOptions& options, MakeHandler make_handler,
              MetricRegistry& metrics, Clock& clock);
+  void StartLoops();
   void AddListener(std::unique_ptr<Listener> listener) ABSL_LOCKS_EXCLUDED(mu_);
 
   const WireOptions options_;

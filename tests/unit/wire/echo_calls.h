@@ -4,6 +4,7 @@
 //   /echo/Now     answers one message on the loop
 //   /echo/Later   answers one message on another thread
 //   /echo/Peer    answers who asks
+//   /echo/Where   answers which CPUs the loop's thread may use
 //   /echo/Stream  writes every message back, one at a time
 //   /echo/Fail    ends with the message as the status's text, and details
 //   /echo/Never   reads one message, and ends when it is cancelled
@@ -21,6 +22,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/cpus.h"
 #include "base/thread.h"
 #include "metrics/metrics.h"
 #include "wire/call.h"
@@ -100,6 +102,8 @@ class EchoCall final : public CallHandler {
       });
     } else if (way_ == "/echo/Peer") {
       call_.Answer(ByteChain::Copy(call_.peer()->shown()));
+    } else if (way_ == "/echo/Where") {
+      call_.Answer(ByteChain::Copy(CpuList(UsableCpus())));
     } else if (way_ == "/echo/Stream") {
       call_.Write(message);
     } else if (way_ == "/echo/Fail") {

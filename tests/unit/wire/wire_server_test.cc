@@ -320,6 +320,15 @@ TEST(WireServer, ManyAtATimeOnSeveralLoops) {
   for (std::thread& caller : callers) caller.join();
 }
 
+TEST(WireServer, ThreadsThatArePinned) {
+  const int cpu = UsableCpus().back();
+  WireOptions options;
+  options.cpus = {cpu};
+  EchoServer server(options);
+  Client client(server);
+  EXPECT_EQ(client.Ask("/echo/Where", "").text, CpuList({cpu}));
+}
+
 TEST(WireServer, AStopTellsOpenCallsAndWaitsForThem) {
   EchoServer server;
   Client client(server);
