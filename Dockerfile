@@ -89,7 +89,8 @@ RUN --mount=type=bind,from=build,source=/out/packages,target=/run/packages \
     install -d -o 10001 -g 10001 -m 700 /var/cache/stoker; \
     mkdir /models
 COPY --from=torch /out /
-ENV XDG_CACHE_HOME=/var/cache
+# Who scrapes a container is outside of it.
+ENV XDG_CACHE_HOME=/var/cache STOKER_METRICS_LISTEN=0.0.0.0:8002
 # By number, so that Kubernetes can tell that it isn't root. Any other user does as well.
 USER 10001:10001
 EXPOSE 8000 8001 8002
@@ -116,7 +117,7 @@ COPY --from=closure /closure /
 COPY --from=closure --chown=10001:10001 /var/cache/stoker /var/cache/stoker
 COPY --from=torch /out /
 COPY --from=build /out/daemon /
-ENV XDG_CACHE_HOME=/var/cache
+ENV XDG_CACHE_HOME=/var/cache STOKER_METRICS_LISTEN=0.0.0.0:8002
 USER 10001:10001
 EXPOSE 8000 8001 8002
 STOPSIGNAL SIGTERM
