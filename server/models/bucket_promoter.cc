@@ -124,7 +124,7 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
                             CandidateCheck::Look look) {
   const bool verify = version_.deps.verify_promotions;
   BucketSlot& slot = version_.tiers.slot(step.bucket);
-  const std::optional<Verdict> known = evidence_.ReadVerdict(entry.id());
+  const std::optional<Verdict> known = RestoredVerdict(entry.id());
   if (verify && known.has_value() && !known->promote()) {
     Refuse(step, ReasonOfRefusal(known->refusal()), known->reason());
     return;
@@ -186,15 +186,13 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
   // and no parity, that was found with other weights.
   std::optional<Profit> known_profit = evidence_.ReadProfit(artifact);
   Verdict verdict;
-  if (std::optional<Parity> known = evidence_.ReadParity(artifact)) {
+  if (std::optional<Parity> known = RestoredParity(artifact)) {
     verdict.parity = *std::move(known);
   } else {
-    ASSIGN_OR_RETURN(
-        CandidateCheck::Evidence evidence,
-        check_.CheckParity(
-            *eager, candidate, step.sizes,
-            RecordedRequests(version_.spec, version_.deps.samples.get()),
-            known_profit.has_value() ? CandidateCheck::Proved::kCode
+    ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence,
+                     CheckParity(step, artifact, *eager, candidate,
+                                 known_profit.has_value()
+                                     ? CandidateCheck::Proved::kCode
                                      : CandidateCheck::Proved::kNothing));
     if (!evidence.reproducer.empty()) {
       evidence_.WriteReproducer(artifact, evidence.reproducer);
@@ -211,6 +209,46 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
         verdict.profit,
         check_.Measure(*eager, candidate, step.sizes, entry.bytes, look));
     evidence_.WriteProfit(artifact, verdict.profit);
+  }
+  return verdict;
+}
+
+absl::StatusOr<CandidateCheck::Evidence> BucketPromoter::CheckParity(
+    const WarmupStep& step, const ArtifactId& artifact, Executable& eager,
+    Executable& candidate, CandidateCheck::Proved proved) {
+  const std::vector<CandidateCheck::Recorded> recorded =
+      RecordedRequests(version_.spec, version_.deps.samples.get());
+  if (version_.spec.compile.precision != ComputePrecision::kInt8) {
+    return check_.CheckParity(eager, candidate, step.sizes, recorded, proved);
+  }
+  // What sizes show of the code, whatever its weights, says nothing of these.
+  ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence,
+                   int8_layers_.Settle(candidate, step.sizes, recorded, [&] {
+                     return check_.CheckParity(eager, candidate, step.sizes,
+                                               recorded);
+                   }));
+  evidence_.WriteInt8Factors(artifact, int8_layers_.factors());
+  return evidence;
+}
+
+std::optional<Parity> BucketPromoter::RestoredParity(
+    const ArtifactId& artifact) {
+  std::optional<Parity> parity = evidence_.ReadParity(artifact);
+  if (version_.spec.compile.precision != ComputePrecision::kInt8 ||
+      !parity.has_value() || !parity->equal) {
+    return parity;
+  }
+  if (!int8_layers_.Restore(*parity, evidence_.ReadInt8Factors(artifact))) {
+    return std::nullopt;
+  }
+  return parity;
+}
+
+std::optional<Verdict> BucketPromoter::RestoredVerdict(
+    const ArtifactId& artifact) {
+  std::optional<Verdict> verdict = evidence_.ReadVerdict(artifact);
+  if (verdict.has_value() && !RestoredParity(artifact).has_value()) {
+    return std::nullopt;
   }
   return verdict;
 }

@@ -18,6 +18,7 @@
 #include "kernel_cache/entry_store.h"
 #include "models/artifact_opener.h"
 #include "models/candidate_check.h"
+#include "models/int8_layers.h"
 #include "models/version_parts.h"
 #include "planning/evidence_store.h"
 #include "promotion/verdict.h"
@@ -32,7 +33,8 @@ class BucketPromoter {
       : version_(version),
         opener_(opener),
         check_(check),
-        evidence_(evidence) {}
+        evidence_(evidence),
+        int8_layers_(version) {}
 
   // Settles a bucket that needs no code of its own now, because a dynamic form
   // takes it, and nobody asked for more or nothing is known to be faster: false
@@ -69,6 +71,15 @@ class BucketPromoter {
   absl::StatusOr<Verdict> Check(const WarmupStep& step, const CacheEntry& entry,
                                 Executable& candidate,
                                 CandidateCheck::Look look);
+  // Of a version whose linear layers may compute with eight-bit integers, with
+  // as many of them as are right.
+  absl::StatusOr<CandidateCheck::Evidence> CheckParity(
+      const WarmupStep& step, const ArtifactId& artifact, Executable& eager,
+      Executable& candidate, CandidateCheck::Proved proved);
+  // As the store has it, and with its layers as they were; nullopt also where
+  // these can't be so.
+  std::optional<Parity> RestoredParity(const ArtifactId& artifact);
+  std::optional<Verdict> RestoredVerdict(const ArtifactId& artifact);
   absl::Status TryRetime(const WarmupStep& step, const ArtifactId& artifact,
                          const Verdict& known);
   // The slot of the dynamic form that serves a bucket without code of its own;
@@ -90,6 +101,7 @@ class BucketPromoter {
   const ArtifactOpener& opener_;
   const CandidateCheck& check_;
   const EvidenceStore& evidence_;
+  Int8Layers int8_layers_;
 };
 
 }  // namespace stoker

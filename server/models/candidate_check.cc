@@ -32,7 +32,9 @@ constexpr double kOtherRowsScale = 10;
 ParityTolerance ToleranceOf(const ModelSpec& spec, bool extremes = false) {
   return {.rtol = spec.parity.rtol,
           .atol = spec.parity.atol * (extremes ? kExtremeScale : 1),
-          .rms = spec.parity.rms};
+          .rms = spec.parity.rms,
+          .cosine = spec.parity.cosine,
+          .argmax = spec.parity.argmax};
 }
 
 ParityTolerance ToleranceOfPadding(const ModelSpec& spec, bool rows) {

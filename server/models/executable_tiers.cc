@@ -160,6 +160,9 @@ absl::Status ExecutableTiers::MapWeights() {
     auto weights = device.place.loader->MapWeights(spec_.HeldPath());
     if (!weights.ok()) return spec_.ByItsName(weights.status());
     device.weights = *std::move(weights);
+    if (spec_.compile.precision == ComputePrecision::kInt8) {
+      int8_ = device.place.loader->UseInt8(*device.weights);
+    }
   }
   mapped_ = true;
   return spec_.CheckUnchanged();

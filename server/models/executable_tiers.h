@@ -66,6 +66,9 @@ class ExecutableTiers {
   }
   // On each device; before anything is opened.
   absl::Status MapWeights();
+  // Of a version that is asked for eight-bit integers, which is on one device;
+  // null before MapWeights, and without torch.
+  Int8Linears* int8() const { return int8_; }
   // Opened when it isn't: whoever needs it first waits for that.
   absl::StatusOr<std::shared_ptr<Executable>> Eager(int thread = 0)
       ABSL_LOCKS_EXCLUDED(eager_mu_);
@@ -145,6 +148,7 @@ class ExecutableTiers {
 
   // Weights are written once, before anything is opened with them.
   std::vector<OnDevice> devices_;
+  Int8Linears* int8_ = nullptr;
   std::atomic<bool> mapped_{false};
   // Held while opening: one open, the others wait.
   mutable absl::Mutex eager_mu_;

@@ -86,7 +86,8 @@ BucketExperience KnownBuckets(const KernelCache& cache, const ModelSpec& spec,
       }
       // Run times don't depend on the weights' values.
       const std::optional<Profit> profit =
-          ReadProfit(cache.facts(), {key, Sha256Hex(*text)}, here);
+          ReadProfit(cache.facts(), {key, Sha256Hex(*text)},
+                     ComputePrecision::kFloat32, here);
       if (!profit.has_value() || !(profit->incumbent_seconds > 0)) continue;
       ++known.measured_buckets;
       eager.push_back({*sizes, profit->incumbent_seconds});

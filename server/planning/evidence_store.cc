@@ -9,10 +9,11 @@ namespace stoker {
 
 std::optional<Profit> ReadProfit(const FactStore& facts,
                                  const ArtifactId& artifact,
+                                 ComputePrecision precision,
                                  const TimedOn& here) {
   std::optional<Profit> best;
   std::pair<bool, bool> closest;
-  const std::string prefix = ProfitNotePrefix(artifact);
+  const std::string prefix = ProfitNotePrefix(artifact, precision);
   for (const std::string& name : facts.NoteNames(artifact.key)) {
     if (!absl::StartsWith(name, prefix)) continue;
     const std::optional<std::string> text = facts.ReadNote(artifact.key, name);
@@ -68,16 +69,28 @@ void EvidenceStore::WriteReproducer(const ArtifactId& artifact,
   Write(artifact.key, ReproducerNoteName(artifact, spec_), bytes, "reproducer");
 }
 
+std::optional<std::string> EvidenceStore::ReadInt8Factors(
+    const ArtifactId& artifact) const {
+  return Read(artifact.key, Int8FactorsNoteName(artifact, spec_));
+}
+
+void EvidenceStore::WriteInt8Factors(const ArtifactId& artifact,
+                                     const std::string& bytes) const {
+  Write(artifact.key, Int8FactorsNoteName(artifact, spec_), bytes,
+        "factors for integers");
+}
+
 std::optional<Profit> EvidenceStore::ReadProfit(
     const ArtifactId& artifact) const {
   if (!trusted_ || facts_ == nullptr) return std::nullopt;
-  return stoker::ReadProfit(*facts_, artifact, here_);
+  return stoker::ReadProfit(*facts_, artifact, spec_.compile.precision, here_);
 }
 
 void EvidenceStore::WriteProfit(const ArtifactId& artifact,
                                 const Profit& profit) const {
   Write(artifact.key,
-        ProfitNoteName(artifact, profit.measured_on, profit.threads),
+        ProfitNoteName(artifact, spec_.compile.precision, profit.measured_on,
+                       profit.threads),
         ProfitToJson(profit), "profit");
 }
 

@@ -24,10 +24,11 @@ struct TimedOn {
   int threads = 0;      // compute threads of a run
 };
 
-// What is known of an artifact's speed: here, else on this machine, else
-// wherever it was timed.
+// What is known of an artifact's speed, computed so: here, else on this
+// machine, else wherever it was timed.
 std::optional<Profit> ReadProfit(const FactStore& facts,
                                  const ArtifactId& artifact,
+                                 ComputePrecision precision,
                                  const TimedOn& here);
 
 class EvidenceStore {
@@ -45,6 +46,11 @@ class EvidenceStore {
   std::optional<std::string> ReadReproducer(const ArtifactId& artifact) const;
   void WriteReproducer(const ArtifactId& artifact,
                        const std::string& bytes) const;
+
+  // A tensor file (models/int8_layers.h).
+  std::optional<std::string> ReadInt8Factors(const ArtifactId& artifact) const;
+  void WriteInt8Factors(const ArtifactId& artifact,
+                        const std::string& bytes) const;
 
   // As the function's. Written as of where it was measured.
   std::optional<Profit> ReadProfit(const ArtifactId& artifact) const;

@@ -17,6 +17,15 @@ std::string Circumstances(const ModelSpec& spec) {
   if (std::isfinite(spec.parity.rms)) {
     absl::StrAppend(&text, " rms ", spec.parity.rms);
   }
+  if (spec.parity.cosine > -1) {
+    absl::StrAppend(&text, " cosine ", spec.parity.cosine);
+  }
+  if (spec.parity.argmax > 0) {
+    absl::StrAppend(&text, " argmax ", spec.parity.argmax);
+  }
+  if (spec.compile.precision == ComputePrecision::kInt8) {
+    absl::StrAppend(&text, " int8");
+  }
   if (spec.parity.recorded > 0) {
     absl::StrAppend(&text, " recorded ", spec.parity.recorded);
   }
@@ -30,6 +39,12 @@ std::string Circumstances(const ModelSpec& spec) {
     absl::StrAppend(&text, paddable ? " padded" : " exact");
   }
   return Sha256Hex(text).substr(0, 16);
+}
+
+// Of other precisions the artifact itself is another.
+std::string ProfitPrefix(ComputePrecision precision) {
+  return absl::StrCat(Absl(kProfitNotePrefix),
+                      precision == ComputePrecision::kInt8 ? "int8-" : "");
 }
 
 // "parity-0123456789abcdef-0123456789abcdef.json"
@@ -52,14 +67,22 @@ std::string ReproducerNoteName(const ArtifactId& artifact,
                 ".safetensors");
 }
 
-std::string ProfitNoteName(const ArtifactId& artifact, std::string_view machine,
+std::string Int8FactorsNoteName(const ArtifactId& artifact,
+                                const ModelSpec& spec) {
+  return NameOf(kInt8FactorsNotePrefix, artifact, Circumstances(spec),
+                ".safetensors");
+}
+
+std::string ProfitNoteName(const ArtifactId& artifact,
+                           ComputePrecision precision, std::string_view machine,
                            int threads) {
-  return NameOf(kProfitNotePrefix, artifact,
+  return NameOf(ProfitPrefix(precision), artifact,
                 absl::StrCat(Absl(machine), "-", threads));
 }
 
-std::string ProfitNotePrefix(const ArtifactId& artifact) {
-  return NameOf(kProfitNotePrefix, artifact, "", "");
+std::string ProfitNotePrefix(const ArtifactId& artifact,
+                             ComputePrecision precision) {
+  return NameOf(ProfitPrefix(precision), artifact, "", "");
 }
 
 std::string GraphNoteName(const ArtifactId& artifact,

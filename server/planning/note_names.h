@@ -18,6 +18,7 @@ namespace stoker {
 inline constexpr std::string_view kParityNotePrefix = "parity-";
 inline constexpr std::string_view kProfitNotePrefix = "profit-";
 inline constexpr std::string_view kReproducerNotePrefix = "reproducer-";
+inline constexpr std::string_view kInt8FactorsNotePrefix = "int8-factors-";
 inline constexpr std::string_view kGraphNotePrefix = "graph-";
 inline constexpr std::string_view kFirstRunNotePrefix = "ran-";
 
@@ -31,11 +32,17 @@ inline constexpr std::string_view kRefusalNoteName = "refusal.txt";
 std::string ParityNoteName(const ArtifactId& artifact, const ModelSpec& spec);
 std::string ReproducerNoteName(const ArtifactId& artifact,
                                const ModelSpec& spec);
-// What it gains over eager, timed on so many threads of a machine, and what a
-// CUDA graph of it gains over it: whatever the weights.
-std::string ProfitNoteName(const ArtifactId& artifact, std::string_view machine,
+// By which inputs of layers were evened out for that parity.
+std::string Int8FactorsNoteName(const ArtifactId& artifact,
+                                const ModelSpec& spec);
+// What it gains over eager, computed so, timed on so many threads of a machine,
+// and what a CUDA graph of it gains over it: whatever the weights.
+std::string ProfitNoteName(const ArtifactId& artifact,
+                           ComputePrecision precision, std::string_view machine,
                            int threads);
-std::string ProfitNotePrefix(const ArtifactId& artifact);  // of all of these
+// Of all of these.
+std::string ProfitNotePrefix(const ArtifactId& artifact,
+                             ComputePrecision precision);
 std::string GraphNoteName(const ArtifactId& artifact, std::string_view machine);
 // That the artifact has survived a run on that machine.
 std::string FirstRunNoteName(const ArtifactId& artifact,

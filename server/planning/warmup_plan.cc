@@ -34,6 +34,8 @@ const char* PrecisionName(ComputePrecision precision) {
       return "float16";
     case ComputePrecision::kTf32:
       return "tf32";
+    case ComputePrecision::kInt8:
+      return "float32";  // the same code, with other weights
   }
   return "?";
 }
@@ -41,9 +43,8 @@ const char* PrecisionName(ComputePrecision precision) {
 // What is as usual adds nothing: levers that came later left old keys as they
 // were.
 void AddLevers(const CompileSpec& spec, KeyFactors& factors) {
-  if (spec.precision != ComputePrecision::kFloat32) {
-    factors["precision"] = PrecisionName(spec.precision);
-  }
+  const std::string precision = PrecisionName(spec.precision);
+  if (precision != "float32") factors["precision"] = precision;
   if (spec.deterministic) factors["inductor.deterministic"] = "true";
   if (!spec.passes_digest.empty()) factors["passes"] = spec.passes_digest;
   for (const auto& [option, value] : spec.options) {

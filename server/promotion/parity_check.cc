@@ -23,16 +23,20 @@ constexpr double kLeastMagnitude = 1e-3;
 // results in FP32 where eager rounds each of them.
 ParityTolerance ToleranceOf(const ParityTolerance& given, DataType dtype) {
   if (given.rtol == 0 && given.atol == 0) return given;
-  double epsilon = 0;
+  ParityTolerance tolerance = given;
   if (dtype == DataType::kFp64) {
     constexpr double kFinerThanFp32 = 1e-3;
-    return {given.rtol * kFinerThanFp32, given.atol * kFinerThanFp32,
-            given.rms};
+    tolerance.rtol *= kFinerThanFp32;
+    tolerance.atol *= kFinerThanFp32;
+    return tolerance;
   }
+  double epsilon = 0;
   if (dtype == DataType::kFp16) epsilon = 0x1p-10;
   if (dtype == DataType::kBf16) epsilon = 0x1p-7;
-  return {std::max(given.rtol, 4 * epsilon), std::max(given.atol, epsilon),
-          std::max(given.rms, epsilon)};
+  tolerance.rtol = std::max(given.rtol, 4 * epsilon);
+  tolerance.atol = std::max(given.atol, epsilon);
+  tolerance.rms = std::max(given.rms, epsilon);
+  return tolerance;
 }
 
 template <typename T>
@@ -228,6 +232,55 @@ std::optional<double> ArgmaxAgreement(const Tensor& expected,
   return static_cast<double>(agreeing) / static_cast<double>(rows);
 }
 
+// The least over the first dimension; of finite numbers, and 1 where both are
+// nothing but zeros.
+double LeastCosine(const Tensor& expected, const Tensor& actual,
+                   int64_t count) {
+  const int64_t rows = expected.shape.empty() ? 1 : expected.shape.front();
+  const int64_t length = rows == 0 ? 0 : count / rows;
+  double least = 1;
+  for (int64_t row = 0; row < rows; ++row) {
+    double product = 0;
+    double squares_a = 0;
+    double squares_b = 0;
+    for (int64_t i = row * length; i < (row + 1) * length; ++i) {
+      const double b = FloatingAt(expected, i);
+      const double a = FloatingAt(actual, i);
+      if (!std::isfinite(a) || !std::isfinite(b)) continue;
+      product += a * b;
+      squares_a += a * a;
+      squares_b += b * b;
+    }
+    if (squares_a == 0 && squares_b == 0) continue;
+    const double lengths = std::sqrt(squares_a * squares_b);
+    least = std::min(least, lengths == 0 ? 0 : product / lengths);
+  }
+  return least;
+}
+
+// Empty, or how rows of a floating output point elsewhere than the tolerance
+// allows.
+std::string DifferentRows(const Tensor& expected, const Tensor& actual,
+                          int64_t count, const ParityTolerance& tolerance) {
+  if (tolerance.cosine > -1) {
+    const double cosine = LeastCosine(expected, actual, count);
+    if (cosine < tolerance.cosine) {
+      return absl::StrCat(": cosine of a row with its own ", cosine,
+                          ", less than ", tolerance.cosine);
+    }
+  }
+  if (tolerance.argmax > 0) {
+    const auto agreement = ArgmaxAgreement(expected, actual);
+    if (agreement.value_or(1) < tolerance.argmax) {
+      return absl::StrCat(": of ", *agreement,
+                          " of the rows the largest element is the same, less "
+                          "than of ",
+                          tolerance.argmax);
+    }
+  }
+  return "";
+}
+
 // Adds one output's comparison to `result`.
 void CompareOutput(size_t number, const Tensor& expected, const Tensor& actual,
                    const ParityTolerance& tolerance, const ComparedNames& names,
@@ -260,6 +313,10 @@ void CompareOutput(size_t number, const Tensor& expected, const Tensor& actual,
     differ(false,
            absl::StrCat(": root mean square of the differences ", *found.rms,
                         " of the output's, more than ", tolerance.rms));
+  }
+  if (floating) {
+    const std::string rows = DifferentRows(expected, actual, count, tolerance);
+    if (!rows.empty()) differ(false, rows);
   }
   if (found.different == 0) return;
   differ(
@@ -308,6 +365,23 @@ Comparison CompareOutputs(absl::Span<const Tensor> expected,
     CompareOutput(i, expected[i], actual[i], tolerance, names, result);
   }
   return result;
+}
+
+double RelativeError(absl::Span<const Tensor> expected,
+                     absl::Span<const Tensor> actual) {
+  constexpr double kOther = std::numeric_limits<double>::infinity();
+  if (expected.size() != actual.size()) return kOther;
+  double largest = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!HaveOneForm(expected[i], actual[i])) return kOther;
+    if (!IsFloating(expected[i].dtype)) continue;
+    const int64_t count = ElementCount(expected[i].shape).value_or(0);
+    const double magnitude =
+        std::max(Magnitude(expected[i], count), kLeastMagnitude);
+    largest = std::max(
+        largest, ErrorsOf(expected[i], actual[i], count).mean / magnitude);
+  }
+  return largest;
 }
 
 absl::StatusOr<ReferenceErrors> CompareWithReference(

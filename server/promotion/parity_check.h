@@ -32,9 +32,16 @@ struct ParityTolerance {
   // For an output whose root mean square is 1 or more; in proportion for
   // smaller ones, so that small numbers are compared at all.
   double atol = 3e-5;
+  // What follows has to hold too.
   // Root mean square of an output's differences, in proportion to that of the
-  // output; has to hold too.
+  // output.
   double rms = std::numeric_limits<double>::infinity();
+  // The least cosine between the two answers for a row: what an output has for
+  // one index of its first dimension.
+  double cosine = -1;
+  // The least share of an output's rows, along its last dimension, whose
+  // largest element is the same. Of outputs of two dimensions or more.
+  double argmax = 0;
 };
 
 // What a comparison of two runs' outputs found.
@@ -60,6 +67,12 @@ Comparison CompareOutputs(absl::Span<const Tensor> expected,
                           absl::Span<const Tensor> actual,
                           const ParityTolerance& tolerance,
                           const ComparedNames& names = {});
+
+// Root mean square of the differences of two answers, in proportion to the
+// first, of the floating output where it is the largest; infinite where their
+// forms differ.
+double RelativeError(absl::Span<const Tensor> expected,
+                     absl::Span<const Tensor> actual);
 
 // Errors against a float64 run, of the output where the candidate's are largest
 // in proportion to eager's.

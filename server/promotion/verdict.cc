@@ -108,13 +108,16 @@ bool ParseCase(const json& object, ParityCase& one) {
 std::string ParityToJson(const Parity& parity) {
   json cases = json::array();
   for (const ParityCase& one : parity.cases) cases.push_back(ToJson(one));
-  return JsonText(json{{"equal", parity.equal},
-                       {"reason", parity.reason},
-                       {"rtol", ToJson(parity.rtol)},
-                       {"atol", ToJson(parity.atol)},
-                       {"max_abs_error", ToJson(parity.max_abs_error)},
-                       {"cases", std::move(cases)}},
-                  {.indent = 2});
+  json document = {{"equal", parity.equal},
+                   {"reason", parity.reason},
+                   {"rtol", ToJson(parity.rtol)},
+                   {"atol", ToJson(parity.atol)},
+                   {"max_abs_error", ToJson(parity.max_abs_error)},
+                   {"cases", std::move(cases)}};
+  if (!parity.float32_layers.empty()) {
+    document["float32_layers"] = parity.float32_layers;
+  }
+  return JsonText(document, {.indent = 2});
 }
 
 bool ParseParity(const std::string& text, Parity& parity) {
@@ -128,6 +131,12 @@ bool ParseParity(const std::string& text, Parity& parity) {
   reader.Read("max_abs_error", read.max_abs_error);
   const json* cases = reader.Find("cases");
   if (!reader.ok() || !cases->is_array()) return false;
+  if (document.contains("float32_layers")) {
+    for (const json& name : document["float32_layers"]) {
+      if (!name.is_string()) return false;
+      read.float32_layers.push_back(name.get<std::string>());
+    }
+  }
   for (const json& one : *cases) {
     if (!ParseCase(one, read.cases.emplace_back())) return false;
   }

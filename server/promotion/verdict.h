@@ -45,6 +45,9 @@ struct Parity {
   double rtol = 0;  // as configured for FP32
   double atol = 0;
   double max_abs_error = 0;  // over all floating outputs and cases
+  // Weights whose linear layers were computed with float32, where the others
+  // were with eight-bit integers.
+  std::vector<std::string> float32_layers;
   std::vector<ParityCase> cases;
 };
 

@@ -73,14 +73,24 @@ void ReadOptions(const YamlValue& value, CompileSpec& spec) {
 }
 
 void ReadPrecision(const YamlValue& value, bool on_gpu, CompileSpec& spec) {
-  if (!on_gpu && (value.text() == "float16" || value.text() == "tf32")) {
-    return value.Error("float32 or bfloat16 (this one is for GPUs)");
+  using enum ComputePrecision;
+  static const auto& on_cpus =
+      *new std::vector<ComputePrecision>{kFloat32, kBfloat16, kInt8};
+  static const auto& on_gpus =
+      *new std::vector<ComputePrecision>{kFloat32, kBfloat16, kFloat16, kTf32};
+  const std::string text = value.text();
+  if (!on_gpu && (text == "float16" || text == "tf32")) {
+    return value.Error("float32, bfloat16 or int8 (this one is for GPUs)");
   }
-  const int choice =
-      on_gpu
-          ? value.Choice({"float32", "bfloat16", "float16", "tf32"}).value_or(0)
-          : value.Choice({"float32", "bfloat16"}).value_or(0);
-  spec.precision = static_cast<ComputePrecision>(choice);
+  if (on_gpu && text == "int8") {
+    return value.Error(
+        "float32, bfloat16, float16 or tf32 (this one is for CPUs)");
+  }
+  const std::optional<int> choice =
+      on_gpu ? value.Choice({"float32", "bfloat16", "float16", "tf32"})
+             : value.Choice({"float32", "bfloat16", "int8"});
+  if (!choice) return;
+  spec.precision = (on_gpu ? on_gpus : on_cpus)[static_cast<size_t>(*choice)];
 }
 
 void ReadPasses(const YamlValue& value, const std::string& folder,

@@ -93,13 +93,15 @@ struct ParitySpec {
   double rtol = 3e-5;  // for FP32
   double atol = 3e-5;
   double rms = std::numeric_limits<double>::infinity();
-  int cases = 2;     // sets of inputs at the bucket's size
-  int recorded = 0;  // requests of the traffic that are kept to be tried too
+  double cosine = -1;  // the least
+  double argmax = 0;   // the least share
+  int cases = 2;       // sets of inputs at the bucket's size
+  int recorded = 0;    // requests of the traffic that are kept to be tried too
 };
 
-// What linear layers are computed in; everything else stays as exported. The
-// last two are for GPUs only.
-enum class ComputePrecision { kFloat32, kBfloat16, kFloat16, kTf32 };
+// What linear layers are computed in; everything else stays as exported. FP16
+// and TF32 are for GPUs only, INT8 is for CPUs.
+enum class ComputePrecision { kFloat32, kBfloat16, kFloat16, kTf32, kInt8 };
 
 // Whether the program is compiled for any sizes: beside the buckets, instead of
 // each of them, or before them, which then are as long as one gains by it.

@@ -29,6 +29,10 @@ constexpr double kBfloat16Rms = 2e-2;
 // The same of 11 bits.
 constexpr double kFloat16Tolerance = 3e-2;
 constexpr double kFloat16Rms = 3e-3;
+// Of integers of eight bits: single elements are far off, and what all of them
+// say is not.
+constexpr double kInt8Rms = 7e-2;
+constexpr double kInt8Cosine = 0.997;
 // One computes while the other's inputs and answers are copied.
 constexpr int kInstancesOnGpu = 2;
 
@@ -138,6 +142,10 @@ class SpecEditor {
     if (spec_.compile.precision == ComputePrecision::kBfloat16) {
       spec_.parity.rtol = spec_.parity.atol = kBfloat16Tolerance;
       spec_.parity.rms = kBfloat16Rms;
+    } else if (spec_.compile.precision == ComputePrecision::kInt8) {
+      spec_.parity.rtol = spec_.parity.atol = 1;
+      spec_.parity.rms = kInt8Rms;
+      spec_.parity.cosine = kInt8Cosine;
     } else if (spec_.compile.precision != ComputePrecision::kFloat32) {
       spec_.parity.rtol = spec_.parity.atol = kFloat16Tolerance;
       spec_.parity.rms = kFloat16Rms;
@@ -216,8 +224,8 @@ class SpecEditor {
   }
 
   void ReadParity(const YamlValue& value) {
-    const auto entries =
-        value.Map({"rtol", "atol", "rms", "cases", "recorded"});
+    const auto entries = value.Map(
+        {"rtol", "atol", "rms", "cosine", "argmax", "cases", "recorded"});
     if (!entries) return;
     const auto read = [](const YamlValue& field, double& to) {
       const std::optional<double> number = field.Number();
@@ -231,6 +239,8 @@ class SpecEditor {
       if (name == "rtol") read(field, spec_.parity.rtol);
       if (name == "atol") read(field, spec_.parity.atol);
       if (name == "rms") read(field, spec_.parity.rms);
+      if (name == "cosine") read(field, spec_.parity.cosine);
+      if (name == "argmax") read(field, spec_.parity.argmax);
       if (name == "cases") field.ReadInt(1, 64, spec_.parity.cases);
       if (name == "recorded") field.ReadInt(0, 64, spec_.parity.recorded);
     }

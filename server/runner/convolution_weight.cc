@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <dlfcn.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim_cpu.h>
 #include <torch/csrc/inductor/aoti_torch/utils.h>
 
@@ -10,6 +9,8 @@
 #include <array>
 #include <utility>
 #include <vector>
+
+#include "runner/hidden_function.h"
 
 // Of the OpenMP that torch brings.
 extern "C" int omp_get_max_threads();
@@ -59,8 +60,7 @@ ConvolutionWeight::ConvolutionWeight(
     : dense_(WithHeight(dense)), bytes_(std::move(bytes)) {}
 
 ConvolutionWeight* ConvolutionWeight::Of(const at::Tensor& tensor) {
-  // Nobody else hangs anything on tensors on the host.
-  return static_cast<ConvolutionWeight*>(
+  return dynamic_cast<ConvolutionWeight*>(
       tensor.unsafeGetTensorImpl()->get_backend_meta());
 }
 
@@ -198,14 +198,6 @@ class LaidOut {
 
 at::IntArrayRef Numbers(const int64_t* first, int64_t count) {
   return {first, static_cast<size_t>(count)};
-}
-
-// libtorch's function of that name, which one here hides.
-template <typename Function>
-Function* Hidden(Function* /*here*/, const char* name) {
-  void* const found = dlsym(RTLD_NEXT, name);
-  TORCH_CHECK(found != nullptr, "libtorch lacks ", name);
-  return reinterpret_cast<Function*>(found);
 }
 
 }  // namespace

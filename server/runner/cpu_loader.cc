@@ -36,6 +36,11 @@ class CpuLoader : public ExecutableLoader {
     return WeightStore::Map(pt2_path);
   }
 
+  Int8Linears* UseInt8(WeightStore& weights) override {
+    weights.UseInt8();
+    return &weights;
+  }
+
   int64_t PackedBytes(const WeightStore& weights) const override {
     return weights.packed_bytes();
   }

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runner/executable.h"
+#include "runner/int8_linears.h"
 
 namespace stoker {
 
@@ -42,6 +43,12 @@ class ExecutableLoader {
   // INVALID_ARGUMENT for pickled, misplaced or inconsistent entries.
   virtual absl::StatusOr<std::shared_ptr<WeightStore>> MapWeights(
       const std::string& pt2_path) = 0;
+
+  // Has what is opened with `weights` from now on compute its linear layers,
+  // where they are worth packing a weight for, with eight-bit integers in place
+  // of float32. What is returned lives as long as `weights`; null where that is
+  // not to be had.
+  virtual Int8Linears* UseInt8(WeightStore& /*weights*/) { return nullptr; }
 
   // The eager form. On a GPU it computes with `weights`, those of the program
   // there, unless it might write into them: then with a copy of its own. On the

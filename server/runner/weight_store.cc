@@ -4,9 +4,11 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "program/program_archive.h"
@@ -84,6 +86,7 @@ WeightStore::~WeightStore() {
     tensor.unsafeGetTensorImpl()->release_resources();
   }
   for (const auto& weight : convolutions_) weight->Release();
+  for (const auto& [name, weight] : quantised_) weight->Release();
 }
 
 absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
@@ -96,12 +99,15 @@ absl::StatusOr<at::Tensor*> WeightStore::Packed(const std::string& name,
     return absl::FailedPreconditionError(absl::StrCat(
         "constant '", name, "' can't be packed: expected a float32 matrix"));
   }
+  if (on_host && int8_ && dtype == at::kFloat) dtype = at::kChar;
   const absl::MutexLock lock(&mu_);
   const auto found = packed_.find({name, dtype});
   if (found != packed_.end()) return &found->second;
   try {
     at::Tensor packed;
-    if (on_host) {
+    if (on_host && dtype == at::kChar) {
+      packed = Quantised(name, *dense);
+    } else if (on_host) {
       packed = Pack(dense->to(dtype));
       *packed_bytes_ +=
           dense->numel() * static_cast<int64_t>(c10::elementSize(dtype));
@@ -132,6 +138,94 @@ absl::StatusOr<at::Tensor*> WeightStore::OfConvolutions(
     dense->unsafeGetTensorImpl()->set_backend_meta(convolutions_.back());
   }
   return dense;
+}
+
+at::Tensor WeightStore::Quantised(const std::string& name,
+                                  const at::Tensor& dense) {
+  const c10::InferenceMode mode;
+  const auto weight = c10::make_intrusive<Int8Weight>(dense);
+  const auto factors = factors_.find(name);
+  if (factors != factors_.end()) weight->Even(dense, factors->second);
+  if (in_float32_.contains(name)) weight->UseExact(&Exact(name));
+  at::Tensor view = dense.alias();
+  view.unsafeGetTensorImpl()->set_backend_meta(weight);
+  *packed_bytes_ += weight->bytes();
+  quantised_.emplace(name, weight);
+  return view;
+}
+
+const at::Tensor& WeightStore::Exact(const std::string& name) {
+  const std::pair key(name, at::kFloat);
+  const auto found = packed_.find(key);
+  if (found != packed_.end()) return found->second;
+  const at::Tensor& dense = tensors_.at(name);
+  at::Tensor packed = Pack(dense);
+  *packed_bytes_ += static_cast<int64_t>(dense.nbytes());
+  return packed_.emplace(key, std::move(packed)).first->second;
+}
+
+std::vector<Int8Linears::Layer> WeightStore::Layers() const {
+  const absl::MutexLock lock(&mu_);
+  std::vector<Layer> layers;
+  layers.reserve(quantised_.size());
+  for (const auto& [name, weight] : quantised_) {
+    layers.push_back({name, tensors_.at(name).numel()});
+  }
+  return layers;
+}
+
+absl::Status WeightStore::KeepInFloat32(const std::set<std::string>& weights) {
+  const absl::MutexLock lock(&mu_);
+  in_float32_ = weights;
+  try {
+    for (const auto& [name, weight] : quantised_) {
+      weight->UseExact(weights.contains(name) ? &Exact(name) : nullptr);
+    }
+  } catch (...) {
+    return CompiledError("packing weights for float32");
+  }
+  return absl::OkStatus();
+}
+
+void WeightStore::Note(bool noting) {
+  const absl::MutexLock lock(&mu_);
+  for (const auto& [name, weight] : quantised_) weight->Note(noting);
+}
+
+Int8Factors WeightStore::FactorsOfNoted() const {
+  const absl::MutexLock lock(&mu_);
+  Int8Factors factors;
+  for (const auto& [name, weight] : quantised_) {
+    std::vector<float> found = weight->FactorsOfNoted(tensors_.at(name));
+    if (!found.empty()) factors.emplace(name, std::move(found));
+  }
+  return factors;
+}
+
+absl::Status WeightStore::Even(const Int8Factors& factors) {
+  for (const auto& [name, ofs] : factors) {
+    const auto found = tensors_.find(name);
+    const bool fits = found != tensors_.end() && found->second.dim() == 2 &&
+                      found->second.size(1) == static_cast<int64_t>(ofs.size());
+    if (!fits || !absl::c_all_of(ofs, [](float factor) {
+          return factor > 0 && std::isfinite(factor);
+        })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("factors for inputs of '", name,
+                       "': expected a positive number for each column"));
+    }
+  }
+  const absl::MutexLock lock(&mu_);
+  factors_ = factors;
+  try {
+    for (const auto& [name, weight] : quantised_) {
+      const auto its = factors_.find(name);
+      if (its != factors_.end()) weight->Even(tensors_.at(name), its->second);
+    }
+  } catch (...) {
+    return CompiledError("quantising weights");
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<at::Tensor> WeightStore::Rounded(const at::Tensor& dense,

@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -29,13 +30,15 @@
 #include "program/program_archive.h"
 #include "runner/convolution_weight.h"
 #include "runner/executable_loader.h"
+#include "runner/int8_linears.h"
+#include "runner/int8_weight.h"
 #include "runner/program_effects.h"
 
 namespace stoker {
 
-class WeightStore {
+class WeightStore : public Int8Linears {
  public:
-  ~WeightStore();
+  ~WeightStore() override;
   WeightStore(const WeightStore&) = delete;
   WeightStore& operator=(const WeightStore&) = delete;
 
@@ -59,6 +62,17 @@ class WeightStore {
   // as the store; AOTInductor's containers hold on to the tensor itself for
   // ever (pytorch #194480), so its memory is the store's, not the tensor's.
   at::Tensor* Find(const std::string& name);
+
+  // What Packed gives as float32 from now on has linear layers computed with
+  // eight-bit integers (int8_weight.h). Of weights on the host.
+  void UseInt8() { int8_ = true; }
+  std::vector<Layer> Layers() const override ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status KeepInFloat32(const std::set<std::string>& weights) override
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void Note(bool noting) override ABSL_LOCKS_EXCLUDED(mu_);
+  Int8Factors FactorsOfNoted() const override ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status Even(const Int8Factors& factors) override
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   // The same weight of a linear layer, float32 [out, in], in oneDNN's own
   // layout and as it is or rounded to bfloat16; on a GPU any float32 weight,
@@ -89,6 +103,12 @@ class WeightStore {
  private:
   WeightStore(std::string path, std::shared_ptr<const void> memory,
               Allocate allocate, ProgramEffects effects);
+  // The weight as eight-bit integers, hanging on a view of it.
+  at::Tensor Quantised(const std::string& name, const at::Tensor& dense)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Packed as float32, once.
+  const at::Tensor& Exact(const std::string& name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<at::Tensor> Rounded(const at::Tensor& dense,
                                      at::ScalarType dtype)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -103,12 +123,18 @@ class WeightStore {
   const std::shared_ptr<std::atomic<int64_t>> packed_bytes_ =
       std::make_shared<std::atomic<int64_t>>(0);
 
-  absl::Mutex mu_;  // held while packing: one copy, the others wait
+  std::atomic<bool> int8_ = false;
+
+  mutable absl::Mutex mu_;  // held while packing: one copy, the others wait
   std::vector<std::shared_ptr<std::byte>> rounded_ ABSL_GUARDED_BY(mu_);
   std::map<std::pair<std::string, at::ScalarType>, at::Tensor> packed_
       ABSL_GUARDED_BY(mu_);
   std::vector<c10::intrusive_ptr<ConvolutionWeight>> convolutions_
       ABSL_GUARDED_BY(mu_);
+  std::map<std::string, c10::intrusive_ptr<Int8Weight>> quantised_
+      ABSL_GUARDED_BY(mu_);
+  std::set<std::string> in_float32_ ABSL_GUARDED_BY(mu_);
+  Int8Factors factors_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace stoker

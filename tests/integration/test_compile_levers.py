@@ -62,6 +62,51 @@ def test_a_tolerance_that_bfloat16_cannot_meet_keeps_eager(
         assert daemon.stop() == 0
 
 
+def test_int8_is_the_code_of_float32_with_other_weights(
+    repository: Callable[..., Path], start: Callable[..., Daemon], kept: Path
+) -> None:
+    root = repository("layers")
+    write_yaml(root / "layers", **BUCKET)
+    x = rows(8)
+    expected = eager("layers", {"x": torch.from_numpy(x)})["y"].numpy()
+    with start(root) as daemon:
+        daemon.wait_ready()
+        assert daemon.stop() == 0
+    exact = factors(kept / "kernels", root)
+    write_yaml(root / "layers", **BUCKET, compile={"precision": "int8"})
+    assert factors(kept / "kernels", root) == exact
+    # The second start finds what the first found out.
+    for checks in (1, 0):
+        with start(root) as daemon:
+            daemon.wait_ready()
+            assert daemon.metric("stoker_compile_seconds_count", outcome="ok") == 0, daemon.log()
+            assert daemon.metric("stoker_promotions_total", outcome="parity") == 0, daemon.log()
+            if checks:
+                assert 1e-5 < daemon.metric("stoker_parity_max_abs_error") < 0.1
+            assert daemon.stop() == 0
+    notes = [path.name for path in (kept / "kernels").rglob("int8-factors-*")]
+    assert len(notes) == 1, notes
+    with start(root, "--no-promotion-checks") as daemon, daemon.client() as client:
+        daemon.wait_ready()
+        answer = infer(client, x, "layers")
+        assert daemon.metric("stoker_tier_requests_total", tier="aot") == 1
+        assert daemon.stop() == 0
+    assert 1e-5 < abs(answer - expected).max() < 0.1 * abs(expected).max()
+
+
+def test_layers_that_integers_are_too_coarse_for_stay_with_float32(
+    repository: Callable[..., Path], start: Callable[..., Daemon]
+) -> None:
+    root = repository("layers")
+    write_yaml(root / "layers", **BUCKET, compile={"precision": "int8"}, parity={"rms": 1e-5})
+    with start(root) as daemon:
+        daemon.wait_ready()
+        found = re.search(r"(\d+) of (\d+) linear layers stay with float32: .*more than 1e-05", daemon.log())
+        assert found and 0 < int(found[1]) <= int(found[2]), daemon.log()
+        assert daemon.metric("stoker_promotions_total", outcome="parity") == 0, daemon.log()
+        assert daemon.stop() == 0
+
+
 def test_passes_and_options(
     repository: Callable[..., Path], start: Callable[..., Daemon], kept: Path
 ) -> None:

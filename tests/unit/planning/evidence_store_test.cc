@@ -98,7 +98,8 @@ TEST_F(EvidenceStoreTest, WhatAGraphGainsIsAMatterOfThisMachine) {
 // Of another time, or cut short by a full disk.
 TEST_F(EvidenceStoreTest, WhatCannotBeReadIsNotKnown) {
   for (const std::string& name :
-       {ParityNoteName(kArtifact, spec_), ProfitNoteName(kArtifact, "here", 2),
+       {ParityNoteName(kArtifact, spec_),
+        ProfitNoteName(kArtifact, ComputePrecision::kFloat32, "here", 2),
         GraphNoteName(kArtifact, "here")}) {
     ASSERT_TRUE(cache_->facts()
                     .WriteNote(kArtifact.key, name, R"({"promote": true})")

@@ -12,7 +12,10 @@
 namespace stoker {
 namespace {
 
+using ::testing::Not;
 using ::testing::StartsWith;
+
+constexpr ComputePrecision kFloat32 = ComputePrecision::kFloat32;
 
 const ArtifactId kArtifact{ArtifactKey(KeyFactors()), std::string(64, '1')};
 
@@ -47,22 +50,39 @@ TEST(NoteNamesTest, AreOfOneArtifact) {
   EXPECT_NE(ReproducerNoteName(other, spec),
             ReproducerNoteName(kArtifact, spec));
   EXPECT_NE(GraphNoteName(other, "01"), GraphNoteName(kArtifact, "01"));
-  EXPECT_NE(ProfitNoteName(other, "01", 2), ProfitNoteName(kArtifact, "01", 2));
+  EXPECT_NE(ProfitNoteName(other, kFloat32, "01", 2),
+            ProfitNoteName(kArtifact, kFloat32, "01", 2));
+  EXPECT_NE(Int8FactorsNoteName(other, spec),
+            Int8FactorsNoteName(kArtifact, spec));
   EXPECT_NE(FirstRunNoteName(other, "01"), FirstRunNoteName(kArtifact, "01"));
 }
 
 // Whatever the weights.
 TEST(ProfitNoteNameTest, IsOfAMachineAndThreads) {
-  const std::string name = ProfitNoteName(kArtifact, "01", 2);
-  EXPECT_THAT(name, StartsWith(ProfitNotePrefix(kArtifact)));
-  EXPECT_NE(ProfitNoteName(kArtifact, "02", 2), name);
-  EXPECT_NE(ProfitNoteName(kArtifact, "01", 3), name);
+  const std::string name = ProfitNoteName(kArtifact, kFloat32, "01", 2);
+  EXPECT_THAT(name, StartsWith(ProfitNotePrefix(kArtifact, kFloat32)));
+  EXPECT_NE(ProfitNoteName(kArtifact, kFloat32, "02", 2), name);
+  EXPECT_NE(ProfitNoteName(kArtifact, kFloat32, "01", 3), name);
+}
+
+// The artifact is the one of float32.
+TEST(ProfitNoteNameTest, IsOfTheIntegersThatLayersComputeWith) {
+  const std::string name =
+      ProfitNoteName(kArtifact, ComputePrecision::kInt8, "01", 2);
+  EXPECT_THAT(name,
+              StartsWith(ProfitNotePrefix(kArtifact, ComputePrecision::kInt8)));
+  EXPECT_THAT(name, Not(StartsWith(ProfitNotePrefix(kArtifact, kFloat32))));
+  ModelSpec spec = Encoder();
+  const std::string parity = ParityNoteName(kArtifact, spec);
+  spec.compile.precision = ComputePrecision::kInt8;
+  EXPECT_NE(ParityNoteName(kArtifact, spec), parity);
 }
 
 TEST(NotesThatStayTest, VerdictsTravelAndWhatIsOfOneMachineDoesNot) {
   const LocalNotes& local = NotesThatStay();
   EXPECT_FALSE(local.Has(ParityNoteName(kArtifact, Encoder())));
-  EXPECT_FALSE(local.Has(ProfitNoteName(kArtifact, "0123", 2)));
+  EXPECT_FALSE(local.Has(ProfitNoteName(kArtifact, kFloat32, "0123", 2)));
+  EXPECT_FALSE(local.Has(Int8FactorsNoteName(kArtifact, Encoder())));
   EXPECT_FALSE(local.Has(GraphNoteName(kArtifact, "0123")));
   EXPECT_TRUE(local.Has(FirstRunNoteName(kArtifact, "0123")));
   EXPECT_TRUE(local.Has(ReproducerNoteName(kArtifact, Encoder())));

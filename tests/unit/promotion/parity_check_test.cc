@@ -177,6 +177,47 @@ TEST(CompareOutputsTest, AllElementsTogetherMayBeHeldToLess) {
   EXPECT_FALSE(CompareOutputs(small, small_off, tolerance).equal);
 }
 
+// Two rows of two.
+Tensor Rows(const std::vector<float>& values) {
+  return MakeTensor(DataType::kFp32, {2, 2}, values);
+}
+
+TEST(CompareOutputsTest, RowsMayBeHeldToTheirDirection) {
+  const ParityTolerance tolerance{.rtol = 1, .atol = 1, .cosine = 0.9};
+  const Tensor expected[] = {Rows({1, 0, 0, 1})};
+  // Lengths don't matter.
+  const Tensor longer[] = {Rows({1.5f, 0.1f, 0.1f, 0.5f})};
+  EXPECT_TRUE(CompareOutputs(expected, longer, tolerance).equal);
+  const Tensor turned[] = {Rows({1, 0, 1, 1})};
+  const Comparison result = CompareOutputs(expected, turned, tolerance);
+  EXPECT_FALSE(result.equal);
+  EXPECT_FALSE(result.arguable);
+  EXPECT_THAT(result.difference,
+              HasSubstr("output 0: cosine of a row with its own 0.707107, less "
+                        "than 0.9"));
+  const Tensor zeros[] = {Rows({0, 0, 0, 0})};
+  EXPECT_TRUE(CompareOutputs(zeros, zeros, tolerance).equal);
+  EXPECT_FALSE(CompareOutputs(zeros, expected, tolerance).equal);
+}
+
+TEST(CompareOutputsTest, RowsMayBeHeldToTheirLargestElement) {
+  const ParityTolerance tolerance{.rtol = 1, .atol = 1, .argmax = 0.75};
+  const Tensor expected[] = {Rows({1, 0, 0, 1})};
+  EXPECT_TRUE(CompareOutputs(expected, expected, tolerance).equal);
+  const Tensor swapped[] = {Rows({0.4f, 0.6f, 0, 1})};
+  EXPECT_THAT(CompareOutputs(expected, swapped, tolerance).difference,
+              HasSubstr("output 0: of 0.5 of the rows the largest element is "
+                        "the same, less than of 0.75"));
+}
+
+TEST(RelativeErrorTest, IsTheWorstOutputs) {
+  const Tensor expected[] = {Floats({1, 1}), Floats({10, 10})};
+  const Tensor actual[] = {Floats({1, 1}), Floats({11, 11})};
+  EXPECT_NEAR(RelativeError(expected, actual), 0.1, 1e-6);
+  EXPECT_EQ(RelativeError(expected, expected), 0);
+  EXPECT_TRUE(std::isinf(RelativeError(expected, {actual, 1})));
+}
+
 TEST(CompareOutputsTest, Fp64IsComparedMoreFinely) {
   const Tensor expected[] = {Doubles({1, 2})};
   const Tensor rounded[] = {Doubles({1 + 1e-5, 2})};

@@ -179,6 +179,20 @@ compile:
       0.5);
 }
 
+TEST(ModelYamlTest, IntegersAreHeldToWhatTheirAnswersSay) {
+  const auto spec = Apply("compile: {precision: int8}");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->compile.precision, ComputePrecision::kInt8);
+  EXPECT_EQ(spec->parity.rms, 7e-2);
+  EXPECT_EQ(spec->parity.cosine, 0.997);
+  EXPECT_EQ(spec->parity.argmax, 0);
+  const auto own = Apply(
+      "compile: {precision: int8}\nparity: {cosine: 0.9995, argmax: 0.98}");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->parity.cosine, 0.9995);
+  EXPECT_EQ(own->parity.argmax, 0.98);
+}
+
 TEST(ModelYamlTest, DynamicFormsFirst) {
   EXPECT_EQ(Apply("compile: {dynamic: auto}")->compile.dynamic,
             DynamicForms::kFirst);
@@ -304,7 +318,10 @@ TEST(ModelYamlTest, Mistakes) {
        "1: compile: expected true, false or a map of levers, got yes"},
       {"compile: \"true\"", "got the text \"true\""},
       {"compile: {precision: fp16}",
-       "1: compile.precision: expected float32 or bfloat16, got fp16"},
+       "1: compile.precision: expected float32 or bfloat16 or int8, got fp16"},
+      {"device: cuda:0\ncompile: {precision: int8}",
+       "2: compile.precision: expected float32, bfloat16, float16 or tf32 "
+       "(this one is for CPUs), got int8"},
       {"compile: {deterministic: 1}",
        "1: compile.deterministic: expected true or false, got 1"},
       {"compile: {pays_back_within: 0}",
@@ -390,7 +407,7 @@ TEST(ModelYamlTest, Mistakes) {
       {"parity: {atol: nan}", "parity.atol: expected a number, got nan"},
       {"parity: {cases: 0}", "parity.cases: expected an integer from 1 to 64"},
       {"parity: {seeds: 4}",
-       "parity.seeds: expected one of rtol, atol, rms, cases"},
+       "parity.seeds: expected one of rtol, atol, rms, cosine, argmax, cases"},
       {"buckets: 3", "expected auto, a map of dimensions to sizes, or a list"},
       {"buckets: {tokens: [1]}", "expected one of batch, input_ids.1"},
       {"buckets: {batch: []}", "buckets.batch: expected at least one size"},
@@ -672,7 +689,7 @@ TEST(ModelYamlTest, GraphsAndWhatIsComputedInOnAGpu) {
       ComputePrecision::kTf32);
   for (const char* precision : {"float16", "tf32"}) {
     EXPECT_THAT(Message(std::string("compile: {precision: ") + precision + "}"),
-                HasSubstr("float32 or bfloat16 (this one is for GPUs)"));
+                HasSubstr("float32, bfloat16 or int8 (this one is for GPUs)"));
   }
 }
 
