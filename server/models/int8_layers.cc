@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
@@ -22,9 +23,9 @@ constexpr uint64_t kSeeds = 4;
 // In a log line.
 constexpr size_t kMostNames = 8;
 
-std::string SomeOf(const std::set<std::string>& names) {
+std::string SomeOf(const LayerPrecisions& layers) {
   std::vector<std::string> some;
-  for (const std::string& name : names) {
+  for (const auto& [name, precision] : layers) {
     if (some.size() == kMostNames) {
       some.emplace_back("...");
       break;
@@ -32,6 +33,15 @@ std::string SomeOf(const std::set<std::string>& names) {
     some.push_back(name);
   }
   return absl::StrJoin(some, ", ");
+}
+
+constexpr char kBfloat16Name[] = "bfloat16";
+constexpr char kFloat32Name[] = "float32";
+
+size_t CountOf(const LayerPrecisions& layers, LayerPrecision precision) {
+  return static_cast<size_t>(absl::c_count_if(
+      layers,
+      [precision](const auto& layer) { return layer.second == precision; }));
 }
 
 // Of the bucket; of a form the first that it takes.
@@ -73,12 +83,12 @@ absl::StatusOr<Int8Factors> FactorsIn(const std::string& file) {
 
 }  // namespace
 
-std::set<std::string> Int8Layers::AllNames() {
-  std::set<std::string> names;
+LayerPrecisions Int8Layers::AllFloat32() {
+  LayerPrecisions all;
   for (const Int8Linears::Layer& layer : linears().Layers()) {
-    names.insert(layer.weight);
+    all.emplace(layer.weight, LayerPrecision::kFloat32);
   }
-  return names;
+  return all;
 }
 
 bool Int8Layers::Restore(const Parity& parity,
@@ -91,9 +101,14 @@ bool Int8Layers::Restore(const Parity& parity,
   } else if (factors_ != *factors) {
     return false;
   }
-  in_float32_.insert(parity.float32_layers.begin(),
-                     parity.float32_layers.end());
-  return linears().KeepInFloat32(in_float32_).ok();
+  for (const auto& [name, text] : parity.layers) {
+    const LayerPrecision precision = text == kBfloat16Name
+                                         ? LayerPrecision::kBfloat16
+                                         : LayerPrecision::kFloat32;
+    LayerPrecision& held = precisions_[name];
+    held = std::max(held, precision);
+  }
+  return linears().Use(precisions_).ok();
 }
 
 absl::StatusOr<std::vector<Tensor>> Int8Layers::Run(
@@ -124,7 +139,7 @@ absl::StatusOr<std::vector<Tensor>> Int8Layers::RunMadeUp(
 absl::Status Int8Layers::Even(
     Executable& candidate, const DimensionSizes& sizes,
     absl::Span<const CandidateCheck::Recorded> recorded) {
-  RETURN_IF_ERROR(linears().KeepInFloat32(AllNames()));
+  RETURN_IF_ERROR(linears().Use(AllFloat32()));
   linears().Note(true);
   absl::Status ran;
   std::vector<Tensor> inputs;
@@ -142,22 +157,22 @@ absl::Status Int8Layers::Even(
   const Int8Factors factors = linears().FactorsOfNoted();
   RETURN_IF_ERROR(linears().Even(factors));
   ASSIGN_OR_RETURN(factors_, FileOf(factors));
-  return linears().KeepInFloat32(in_float32_);
+  return linears().Use(precisions_);
 }
 
 absl::StatusOr<std::vector<std::string>> Int8Layers::Rank(
     Executable& candidate, const DimensionSizes& sizes) {
-  const std::set<std::string> all = AllNames();
-  RETURN_IF_ERROR(linears().KeepInFloat32(all));
+  const LayerPrecisions all = AllFloat32();
+  RETURN_IF_ERROR(linears().Use(all));
   std::vector<Tensor> inputs;
   ASSIGN_OR_RETURN(const std::vector<Tensor> exact,
                    RunMadeUp(candidate, sizes, /*seed=*/0, inputs));
   std::vector<std::pair<double, std::string>> harms;
   for (const Int8Linears::Layer& layer : linears().Layers()) {
-    if (in_float32_.contains(layer.weight)) continue;
-    std::set<std::string> others = all;
+    if (precisions_.contains(layer.weight)) continue;
+    LayerPrecisions others = all;
     others.erase(layer.weight);
-    RETURN_IF_ERROR(linears().KeepInFloat32(others));
+    RETURN_IF_ERROR(linears().Use(others));
     ASSIGN_OR_RETURN(const std::vector<Tensor> outputs, Run(candidate, inputs));
     // Squares of errors add up; time is lost by the number of weights.
     const double error = RelativeError(exact, outputs);
@@ -173,35 +188,77 @@ absl::StatusOr<std::vector<std::string>> Int8Layers::Rank(
   return ranked;
 }
 
-absl::Status Int8Layers::KeepInFloat32(const std::vector<std::string>& ranked,
-                                       size_t count) {
-  std::set<std::string> names = in_float32_;
-  for (size_t i = 0; i < count; ++i) names.insert(ranked[i]);
-  return linears().KeepInFloat32(names);
+std::vector<Int8Layers::Step> Int8Layers::Steps(
+    const std::vector<std::string>& ranked) {
+  const bool rounds = linears().HasBfloat16();
+  std::vector<Step> steps;
+  for (const std::string& name : ranked) {
+    steps.emplace_back(
+        name, rounds ? LayerPrecision::kBfloat16 : LayerPrecision::kFloat32);
+  }
+  if (rounds) {
+    for (const std::string& name : ranked) {
+      steps.emplace_back(name, LayerPrecision::kFloat32);
+    }
+  }
+  for (const auto& [name, precision] : precisions_) {
+    if (precision != LayerPrecision::kFloat32) {
+      steps.emplace_back(name, LayerPrecision::kFloat32);
+    }
+  }
+  return steps;
 }
 
-absl::StatusOr<CandidateCheck::Evidence> Int8Layers::GiveUp(
-    const std::vector<std::string>& ranked, Check check) {
+LayerPrecisions Int8Layers::With(const std::vector<Step>& steps,
+                                 size_t count) const {
+  LayerPrecisions with = precisions_;
+  for (size_t i = 0; i < count; ++i) {
+    with.insert_or_assign(steps[i].first, steps[i].second);
+  }
+  return with;
+}
+
+absl::StatusOr<CandidateCheck::Evidence> Int8Layers::Take(
+    const std::vector<Step>& steps, Check check) {
   absl::StatusOr<CandidateCheck::Evidence> last;
   size_t too_few = 0;
   size_t enough = 0;
   // Doubled until it is enough, then halved.
-  for (size_t count = 1; enough == 0 && too_few < ranked.size(); count *= 2) {
-    const size_t tried = std::min(count, ranked.size());
-    RETURN_IF_ERROR(KeepInFloat32(ranked, tried));
+  for (size_t count = 1; enough == 0 && too_few < steps.size(); count *= 2) {
+    const size_t tried = std::min(count, steps.size());
+    RETURN_IF_ERROR(linears().Use(With(steps, tried)));
     last = check();
     RETURN_IF_ERROR(last.status());
     (last->parity.equal ? enough : too_few) = tried;
   }
   while (enough > too_few + 1) {
     const size_t tried = (enough + too_few) / 2;
-    RETURN_IF_ERROR(KeepInFloat32(ranked, tried));
+    RETURN_IF_ERROR(linears().Use(With(steps, tried)));
     ASSIGN_OR_RETURN(CandidateCheck::Evidence fewer, check());
     (fewer.parity.equal ? enough : too_few) = tried;
     if (fewer.parity.equal) last = std::move(fewer);
   }
-  for (size_t i = 0; i < enough; ++i) in_float32_.insert(ranked[i]);
+  precisions_ = With(steps, enough);
   return last;
+}
+
+absl::StatusOr<CandidateCheck::Evidence> Int8Layers::Refine(
+    Executable& candidate, const DimensionSizes& sizes,
+    CandidateCheck::Evidence refused, Check check) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> ranked,
+                   Rank(candidate, sizes));
+  const std::vector<Step> steps = Steps(ranked);
+  if (steps.empty()) return refused;
+  return Take(steps, check);
+}
+
+void Int8Layers::Tell(const std::string& why) {
+  log::Info(
+      "{}: of {} linear layers {} compute with bfloat16 and {} with float32: "
+      "{} ({})",
+      version_.spec.Label(), linears().Layers().size(),
+      CountOf(precisions_, LayerPrecision::kBfloat16),
+      CountOf(precisions_, LayerPrecision::kFloat32), SomeOf(precisions_), why);
 }
 
 absl::StatusOr<CandidateCheck::Evidence> Int8Layers::Settle(
@@ -213,24 +270,18 @@ absl::StatusOr<CandidateCheck::Evidence> Int8Layers::Settle(
   const DimensionSizes sizes = SizesToRun(version_.spec, bucket, candidate);
   if (factors_.empty()) RETURN_IF_ERROR(Even(candidate, sizes, recorded));
   ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence, check());
-  if (!evidence.parity.equal && in_float32_.size() < AllNames().size()) {
+  if (!evidence.parity.equal) {
     const std::string why = evidence.parity.reason;
-    const auto ranked = Rank(candidate, sizes);
-    absl::Status settled = ranked.status();
-    if (ranked.ok()) {
-      auto found = GiveUp(*ranked, check);
-      settled = found.status();
-      if (found.ok()) evidence = *std::move(found);
-    }
-    RETURN_IF_ERROR(linears().KeepInFloat32(in_float32_));
-    RETURN_IF_ERROR(settled);
-    if (evidence.parity.equal) {
-      log::Info("{}: {} of {} linear layers stay with float32: {} ({})",
-                version_.spec.Label(), in_float32_.size(), AllNames().size(),
-                SomeOf(in_float32_), why);
-    }
+    auto refined = Refine(candidate, sizes, std::move(evidence), check);
+    RETURN_IF_ERROR(linears().Use(precisions_));
+    RETURN_IF_ERROR(refined.status());
+    evidence = *std::move(refined);
+    if (evidence.parity.equal) Tell(why);
   }
-  evidence.parity.float32_layers.assign(in_float32_.begin(), in_float32_.end());
+  for (const auto& [name, precision] : precisions_) {
+    evidence.parity.layers[name] =
+        precision == LayerPrecision::kBfloat16 ? kBfloat16Name : kFloat32Name;
+  }
   return evidence;
 }
 

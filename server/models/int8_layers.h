@@ -1,21 +1,21 @@
-// Which linear layers of a version compute with eight-bit integers: as many as
-// its tolerances allow. The others stay with float32.
+// What each linear layer of a version computes with: eight-bit integers, as
+// many as its tolerances allow; the others with bfloat16, where the processor
+// has that and it is exact enough, or float32.
 //
 // First the layers' inputs are evened out, by what they are in runs of the
 // first form with float32 (runner/int8_linears.h). Where the parity check then
 // refuses, each layer's share of the error is found by a run in which it alone
 // computes with integers; those that cost the most accuracy for their size are
-// given up first, as few as the check asks for (sensitivity by layers, as in
-// "HAQ", Wang et al., 2019). Layers are shared by all forms of a version: what
-// one form gave up stays so for the others, whose answers that only makes more
-// exact, and only layers that compute with integers are ever tried, so that
-// what serves meanwhile answers no worse than was proved.
+// made more exact first, as few as the check asks for (sensitivity by layers,
+// as in "HAQ", Wang et al., 2019). Layers are shared by all forms of a version:
+// what one form asked for stays so for the others, whose answers that only
+// makes more exact, and only layers that compute with integers are ever tried,
+// so that what serves meanwhile answers no worse than was proved.
 //
 // One thread at a time; blocks.
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -44,8 +44,9 @@ class Int8Layers {
   const std::string& factors() const { return factors_; }
 
   // `check` says whether the candidate is right with the layers as they are.
-  // Gives up layers until it is, or none is left; returns what it said last,
-  // with the layers that it holds for. An error: that of a check, or of a run.
+  // Makes layers more exact until it is, or nothing is left; returns what it
+  // said last, with the layers that it holds for. An error: that of a check, or
+  // of a run.
   using Check = absl::FunctionRef<absl::StatusOr<CandidateCheck::Evidence>()>;
   absl::StatusOr<CandidateCheck::Evidence> Settle(
       Executable& candidate, const ShapeBucket& bucket,
@@ -64,18 +65,26 @@ class Int8Layers {
   // Of those that compute with integers, most harmful first.
   absl::StatusOr<std::vector<std::string>> Rank(Executable& candidate,
                                                 const DimensionSizes& sizes);
+  // From what they are to float32 all, in the order in which it is tried.
+  using Step = LayerPrecisions::value_type;
+  std::vector<Step> Steps(const std::vector<std::string>& ranked);
   // As few of these as `check` asks for, which refused without them; its last
   // word.
-  absl::StatusOr<CandidateCheck::Evidence> GiveUp(
-      const std::vector<std::string>& ranked, Check check);
-  // The first `count` of `ranked`, besides what has been given up.
-  absl::Status KeepInFloat32(const std::vector<std::string>& ranked,
-                             size_t count);
+  absl::StatusOr<CandidateCheck::Evidence> Take(const std::vector<Step>& steps,
+                                                Check check);
+  // With layers that are more exact than those that `check` has refused.
+  absl::StatusOr<CandidateCheck::Evidence> Refine(
+      Executable& candidate, const DimensionSizes& sizes,
+      CandidateCheck::Evidence refused, Check check);
+  // With the first `count` of them.
+  LayerPrecisions With(const std::vector<Step>& steps, size_t count) const;
   Int8Linears& linears() { return *version_.tiers.int8(); }
-  std::set<std::string> AllNames();
+  LayerPrecisions AllFloat32();
+  // Says what became of the layers.
+  void Tell(const std::string& why);
 
   const VersionParts version_;
-  std::set<std::string> in_float32_;
+  LayerPrecisions precisions_;
   std::string factors_;
 };
 

@@ -114,9 +114,7 @@ std::string ParityToJson(const Parity& parity) {
                    {"atol", ToJson(parity.atol)},
                    {"max_abs_error", ToJson(parity.max_abs_error)},
                    {"cases", std::move(cases)}};
-  if (!parity.float32_layers.empty()) {
-    document["float32_layers"] = parity.float32_layers;
-  }
+  if (!parity.layers.empty()) document["layers"] = parity.layers;
   return JsonText(document, {.indent = 2});
 }
 
@@ -131,10 +129,11 @@ bool ParseParity(const std::string& text, Parity& parity) {
   reader.Read("max_abs_error", read.max_abs_error);
   const json* cases = reader.Find("cases");
   if (!reader.ok() || !cases->is_array()) return false;
-  if (document.contains("float32_layers")) {
-    for (const json& name : document["float32_layers"]) {
-      if (!name.is_string()) return false;
-      read.float32_layers.push_back(name.get<std::string>());
+  if (const auto layers = document.find("layers"); layers != document.end()) {
+    if (!layers->is_object()) return false;
+    for (const auto& [name, precision] : layers->items()) {
+      if (!precision.is_string()) return false;
+      read.layers.emplace(name, precision.get<std::string>());
     }
   }
   for (const json& one : *cases) {

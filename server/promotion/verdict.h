@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,9 +46,9 @@ struct Parity {
   double rtol = 0;  // as configured for FP32
   double atol = 0;
   double max_abs_error = 0;  // over all floating outputs and cases
-  // Weights whose linear layers were computed with float32, where the others
-  // were with eight-bit integers.
-  std::vector<std::string> float32_layers;
+  // Weights whose linear layers were computed with "bfloat16" or "float32",
+  // where the others were with eight-bit integers.
+  std::map<std::string, std::string> layers;
   std::vector<ParityCase> cases;
 };
 

@@ -1,5 +1,5 @@
 // The linear layers of a version that may be computed with eight-bit integers:
-// which of them are, and by which factors their inputs are evened out first.
+// what each computes with, and by which factors inputs are evened out first.
 //
 // An input whose columns differ in size by far leaves few of a row's 256 steps
 // to the small ones. So each column is divided by a factor, by which the
@@ -12,13 +12,17 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 
 namespace stoker {
+
+// From the fastest to the most exact.
+enum class LayerPrecision { kInt8, kBfloat16, kFloat32 };
+// By the weight's name; what is missing is INT8.
+using LayerPrecisions = std::map<std::string, LayerPrecision>;
 
 // By the weight's name, one for each of its columns.
 using Int8Factors = std::map<std::string, std::vector<float>>;
@@ -35,10 +39,11 @@ class Int8Linears {
   // Of what has been opened.
   virtual std::vector<Layer> Layers() const = 0;
 
-  // Has the layers of the weights of these names computed with float32, and all
-  // others with integers; of what is opened later, too. RESOURCE_EXHAUSTED and
-  // the like: the weights could not be packed for it.
-  virtual absl::Status KeepInFloat32(const std::set<std::string>& weights) = 0;
+  // Whether the processor has instructions for bfloat16.
+  virtual bool HasBfloat16() const = 0;
+  // Has the layers of these weights computed so; those of what is opened later,
+  // too. RESOURCE_EXHAUSTED and the like: a weight could not be packed for it.
+  virtual absl::Status Use(const LayerPrecisions& precisions) = 0;
 
   // Whether the largest inputs of each column are noted, in runs with float32,
   // from now on.

@@ -216,24 +216,49 @@ using torch::aot_inductor::pointer_to_optional;
 using torch::aot_inductor::tensor_handle_to_tensor_pointer;
 using torch::aot_inductor::tensor_pointer_to_tensor_handle;
 
-// What computes the layer: the weight of integers, or null and `handle` is what
-// libtorch's function takes.
-const Int8Weight* IntegersOf(AtenTensorHandle& handle, AtenTensorHandle x) {
-  Int8Weight* const weight =
-      Int8Weight::Of(*tensor_handle_to_tensor_pointer(handle));
-  if (weight == nullptr) return nullptr;
-  const at::Tensor* const exact = weight->exact();
-  if (exact == nullptr) return weight;
-  if (weight->noting()) weight->NoteInputs(*tensor_handle_to_tensor_pointer(x));
-  // The interface takes what it only reads without const.
-  handle = tensor_pointer_to_tensor_handle(const_cast<at::Tensor*>(exact));
-  return nullptr;
+// libtorch's.
+auto* LinearPointwise() {
+  static const auto hidden = Hidden(&aoti_torch_cpu__linear_pointwise,
+                                    "aoti_torch_cpu__linear_pointwise");
+  return hidden;
 }
 
-at::Tensor ProductOf(const Int8Weight& weight, AtenTensorHandle x,
-                     AtenTensorHandle* bias) {
-  return weight.Product(*tensor_handle_to_tensor_pointer(x),
-                        pointer_to_optional<at::Tensor>(bias));
+// With a weight that was rounded to bfloat16 and packed.
+at::Tensor RoundedProduct(const at::Tensor& weight, const at::Tensor& x,
+                          const std::optional<at::Tensor>& bias) {
+  at::Tensor rounded = x.to(weight.scalar_type());
+  const char* none = "";
+  AtenTensorHandle made = nullptr;
+  // The interface takes what it only reads without const.
+  const AOTITorchError error = LinearPointwise()(
+      tensor_pointer_to_tensor_handle(&rounded),
+      tensor_pointer_to_tensor_handle(const_cast<at::Tensor*>(&weight)),
+      nullptr, "none", nullptr, 0, &none, &made);
+  TORCH_CHECK(error == AOTI_TORCH_SUCCESS, "a linear layer of bfloat16 failed");
+  at::Tensor result = tensor_handle_to_tensor_pointer(made)->to(at::kFloat);
+  aoti_torch_delete_tensor_object(made);
+  if (bias) result.add_(*bias);
+  return result;
+}
+
+// The layer's product where it is computed here; nullopt where libtorch's
+// function is to compute it, with `weight` as it is afterwards.
+std::optional<at::Tensor> OwnProduct(AtenTensorHandle x,
+                                     AtenTensorHandle& weight,
+                                     AtenTensorHandle* bias) {
+  Int8Weight* const integers =
+      Int8Weight::Of(*tensor_handle_to_tensor_pointer(weight));
+  if (integers == nullptr) return std::nullopt;
+  const at::Tensor& input = *tensor_handle_to_tensor_pointer(x);
+  const auto added = pointer_to_optional<at::Tensor>(bias);
+  const at::Tensor* const instead = integers->instead();
+  if (instead == nullptr) return integers->Product(input, added);
+  if (instead->scalar_type() == at::kBFloat16) {
+    return RoundedProduct(*instead, input, added);
+  }
+  if (integers->noting()) integers->NoteInputs(input);
+  weight = tensor_pointer_to_tensor_handle(const_cast<at::Tensor*>(instead));
+  return std::nullopt;
 }
 
 }  // namespace
@@ -246,17 +271,15 @@ AOTITorchError aoti_torch_cpu__linear_pointwise(
     const char* attr, const double** scalars, int64_t scalars_len_,
     const char** algorithm, AtenTensorHandle* ret0) {
   AOTI_TORCH_CONVERT_EXCEPTION_TO_ERROR_CODE({
-    static const auto hidden = stoker::Hidden(
-        &aoti_torch_cpu__linear_pointwise, "aoti_torch_cpu__linear_pointwise");
-    const stoker::Int8Weight* const weight = stoker::IntegersOf(W, X);
-    if (weight == nullptr) {
-      return hidden(X, W, B, attr, scalars, scalars_len_, algorithm, ret0);
+    std::optional<at::Tensor> result = stoker::OwnProduct(X, W, B);
+    if (!result.has_value()) {
+      return stoker::LinearPointwise()(X, W, B, attr, scalars, scalars_len_,
+                                       algorithm, ret0);
     }
-    at::Tensor result = stoker::ProductOf(*weight, X, B);
-    stoker::ApplyUnary(result, attr,
+    stoker::ApplyUnary(*result, attr,
                        {scalars, static_cast<size_t>(scalars_len_)},
                        algorithm == nullptr ? "" : *algorithm);
-    *ret0 = stoker::new_tensor_handle(std::move(result));
+    *ret0 = stoker::new_tensor_handle(*std::move(result));
   });
 }
 
@@ -267,11 +290,10 @@ AOTITorchError aoti_torch_cpu__linear_pointwise_binary(
     static const auto hidden =
         stoker::Hidden(&aoti_torch_cpu__linear_pointwise_binary,
                        "aoti_torch_cpu__linear_pointwise_binary");
-    const stoker::Int8Weight* const weight = stoker::IntegersOf(W, X);
-    if (weight == nullptr) return hidden(X, other, W, B, attr, ret0);
-    at::Tensor result = stoker::ProductOf(*weight, X, B);
-    stoker::ApplyBinary(result, *stoker::tensor_handle_to_tensor_pointer(other),
-                        attr);
-    *ret0 = stoker::new_tensor_handle(std::move(result));
+    std::optional<at::Tensor> result = stoker::OwnProduct(X, W, B);
+    if (!result.has_value()) return hidden(X, other, W, B, attr, ret0);
+    stoker::ApplyBinary(*result,
+                        *stoker::tensor_handle_to_tensor_pointer(other), attr);
+    *ret0 = stoker::new_tensor_handle(*std::move(result));
   });
 }

@@ -37,14 +37,14 @@ class Int8Weight final : public c10::BackendMeta {
   at::Tensor Product(const at::Tensor& x,
                      const std::optional<at::Tensor>& bias) const;
 
-  // The weight as oneDNN takes it, for float32, where layers are to be computed
-  // with that after all; null: they aren't. What `exact` points to outlives
-  // this.
-  void UseExact(const at::Tensor* exact) { exact_ = exact; }
-  const at::Tensor* exact() const { return exact_; }
+  // The weight as oneDNN takes it, of float32 or rounded to bfloat16, where
+  // layers are to be computed with that after all; null: they aren't. What
+  // `instead` points to outlives this.
+  void UseInstead(const at::Tensor* instead) { instead_ = instead; }
+  const at::Tensor* instead() const { return instead_; }
 
   // Whether the largest inputs of each column are noted, where layers are
-  // computed with `exact`.
+  // computed with float32.
   void Note(bool noting) ABSL_LOCKS_EXCLUDED(mu_);
   bool noting() const { return noting_.load(std::memory_order_relaxed); }
   void NoteInputs(const at::Tensor& x) ABSL_LOCKS_EXCLUDED(mu_);
@@ -73,7 +73,7 @@ class Int8Weight final : public c10::BackendMeta {
       const at::Tensor& dense, absl::Span<const float> factors);
 
   std::atomic<std::shared_ptr<const Quantised>> quantised_;
-  std::atomic<const at::Tensor*> exact_ = nullptr;
+  std::atomic<const at::Tensor*> instead_ = nullptr;
   std::atomic<bool> noting_ = false;
   mutable absl::Mutex mu_;
   std::vector<float> largest_ ABSL_GUARDED_BY(mu_);  // inputs of each column

@@ -146,7 +146,10 @@ at::Tensor WeightStore::Quantised(const std::string& name,
   const auto weight = c10::make_intrusive<Int8Weight>(dense);
   const auto factors = factors_.find(name);
   if (factors != factors_.end()) weight->Even(dense, factors->second);
-  if (in_float32_.contains(name)) weight->UseExact(&Exact(name));
+  const auto precision = precisions_.find(name);
+  if (precision != precisions_.end()) {
+    weight->UseInstead(Instead(name, precision->second));
+  }
   at::Tensor view = dense.alias();
   view.unsafeGetTensorImpl()->set_backend_meta(weight);
   *packed_bytes_ += weight->bytes();
@@ -154,14 +157,19 @@ at::Tensor WeightStore::Quantised(const std::string& name,
   return view;
 }
 
-const at::Tensor& WeightStore::Exact(const std::string& name) {
-  const std::pair key(name, at::kFloat);
+const at::Tensor* WeightStore::Instead(const std::string& name,
+                                       LayerPrecision precision) {
+  if (precision == LayerPrecision::kInt8) return nullptr;
+  const at::ScalarType dtype =
+      precision == LayerPrecision::kFloat32 ? at::kFloat : at::kBFloat16;
+  const std::pair key(name, dtype);
   const auto found = packed_.find(key);
-  if (found != packed_.end()) return found->second;
+  if (found != packed_.end()) return &found->second;
   const at::Tensor& dense = tensors_.at(name);
-  at::Tensor packed = Pack(dense);
-  *packed_bytes_ += static_cast<int64_t>(dense.nbytes());
-  return packed_.emplace(key, std::move(packed)).first->second;
+  at::Tensor packed = Pack(dense.to(dtype));
+  *packed_bytes_ +=
+      dense.numel() * static_cast<int64_t>(c10::elementSize(dtype));
+  return &packed_.emplace(key, std::move(packed)).first->second;
 }
 
 std::vector<Int8Linears::Layer> WeightStore::Layers() const {
@@ -174,15 +182,26 @@ std::vector<Int8Linears::Layer> WeightStore::Layers() const {
   return layers;
 }
 
-absl::Status WeightStore::KeepInFloat32(const std::set<std::string>& weights) {
+bool WeightStore::HasBfloat16() const {
+  static const bool has =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow("mkldnn::_is_mkldnn_bf16_supported", "")
+          .typed<bool()>()
+          .call();
+  return has;
+}
+
+absl::Status WeightStore::Use(const LayerPrecisions& precisions) {
   const absl::MutexLock lock(&mu_);
-  in_float32_ = weights;
+  precisions_ = precisions;
   try {
     for (const auto& [name, weight] : quantised_) {
-      weight->UseExact(weights.contains(name) ? &Exact(name) : nullptr);
+      const auto its = precisions_.find(name);
+      weight->UseInstead(its == precisions_.end() ? nullptr
+                                                  : Instead(name, its->second));
     }
   } catch (...) {
-    return CompiledError("packing weights for float32");
+    return CompiledError("packing weights");
   }
   return absl::OkStatus();
 }

@@ -17,7 +17,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -67,7 +66,8 @@ class WeightStore : public Int8Linears {
   // eight-bit integers (int8_weight.h). Of weights on the host.
   void UseInt8() { int8_ = true; }
   std::vector<Layer> Layers() const override ABSL_LOCKS_EXCLUDED(mu_);
-  absl::Status KeepInFloat32(const std::set<std::string>& weights) override
+  bool HasBfloat16() const override;
+  absl::Status Use(const LayerPrecisions& precisions) override
       ABSL_LOCKS_EXCLUDED(mu_);
   void Note(bool noting) override ABSL_LOCKS_EXCLUDED(mu_);
   Int8Factors FactorsOfNoted() const override ABSL_LOCKS_EXCLUDED(mu_);
@@ -106,8 +106,8 @@ class WeightStore : public Int8Linears {
   // The weight as eight-bit integers, hanging on a view of it.
   at::Tensor Quantised(const std::string& name, const at::Tensor& dense)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Packed as float32, once.
-  const at::Tensor& Exact(const std::string& name)
+  // Packed for that, once; null for integers.
+  const at::Tensor* Instead(const std::string& name, LayerPrecision precision)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<at::Tensor> Rounded(const at::Tensor& dense,
                                      at::ScalarType dtype)
@@ -133,7 +133,7 @@ class WeightStore : public Int8Linears {
       ABSL_GUARDED_BY(mu_);
   std::map<std::string, c10::intrusive_ptr<Int8Weight>> quantised_
       ABSL_GUARDED_BY(mu_);
-  std::set<std::string> in_float32_ ABSL_GUARDED_BY(mu_);
+  LayerPrecisions precisions_ ABSL_GUARDED_BY(mu_);
   Int8Factors factors_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -112,14 +112,18 @@ TEST_F(Int8WeightsTest, AnswerAsTheFloatsDoAndTakeAQuarter) {
   EXPECT_EQ(linears_->Layers()[0].numbers, dense.numel());
 }
 
-TEST_F(Int8WeightsTest, WhatStaysInFloat32IsPackedForIt) {
-  ASSERT_TRUE(linears_->KeepInFloat32({"up.weight"}).ok());
+TEST_F(Int8WeightsTest, WhatIsNotOfIntegersIsPackedForWhatItIs) {
+  ASSERT_TRUE(linears_->Use({{"up.weight", LayerPrecision::kFloat32}}).ok());
   const auto weight = store_->Packed("up.weight", at::kFloat);
   ASSERT_TRUE(weight.ok()) << weight.status();
   const Int8Weight& integers = *Int8Weight::Of(**weight);
-  EXPECT_NE(integers.exact(), nullptr);
-  ASSERT_TRUE(linears_->KeepInFloat32({}).ok());
-  EXPECT_EQ(integers.exact(), nullptr);
+  ASSERT_NE(integers.instead(), nullptr);
+  EXPECT_EQ(integers.instead()->scalar_type(), at::kFloat);
+  ASSERT_TRUE(linears_->Use({}).ok());
+  EXPECT_EQ(integers.instead(), nullptr);
+  if (!linears_->HasBfloat16()) GTEST_SKIP() << "no bfloat16 here";
+  ASSERT_TRUE(linears_->Use({{"up.weight", LayerPrecision::kBfloat16}}).ok());
+  EXPECT_EQ(integers.instead()->scalar_type(), at::kBFloat16);
 }
 
 TEST_F(Int8WeightsTest, InputsAreEvenedOutByWhatWasNoted) {
