@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {

@@ -10,10 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/utf8.h"
 #include "repository/model_spec.h"
 #include "repository/snapshot_source.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {
