@@ -253,12 +253,12 @@ std::string Lifecycle::CircleOf(const std::string& model,
                         absl::StrJoin(way, " -> "));
   };
   if (closed) return text("pipelines without a circle");
-  if (way.size() > kMaxDepth) {
-    return text(
-        absl::StrCat("at most ", kMaxDepth, " pipelines in each other"));
-  }
   const PipelineSpec* const pipeline = PipelineOf(model);
   if (pipeline != nullptr) {
+    if (way.size() > kMaxDepth) {
+      return text(
+          absl::StrCat("at most ", kMaxDepth, " pipelines in each other"));
+    }
     for (const std::string& step : pipeline->ModelNames()) {
       if (std::string circle = CircleOf(step, way); !circle.empty()) {
         return circle;

@@ -22,6 +22,13 @@ absl::Status WrongInput(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
+// [batch, 1] of BYTES, for [batch]: as Triton's clients send a string for each
+// row.
+bool IsColumn(const InputSpec& input, const GivenTensor& got) {
+  return input.is_bytes && input.dims.size() == 2 && got.shape.size() == 2 &&
+         got.shape[1] == 1;
+}
+
 // The largest integer for what is larger.
 int64_t SizeAt(const DimExpr::Affine& affine, int64_t size) {
   int64_t at = 0;
@@ -57,12 +64,17 @@ absl::Status ShapeReader::ReadInput(int index, const GivenTensor& got,
     if (!shape) return WrongShape(input, got, WrongRankHint(input, got));
     reshaped_.resize(spec_.inputs.size());
     reshaped_[index] = *std::move(shape);
+  } else if (IsColumn(input, got)) {
+    reshaped_.resize(spec_.inputs.size());
+    reshaped_[index] = {got.shape[0]};
   } else if (got.shape.size() + (input.is_bytes ? 1 : 0) != input.dims.size()) {
     return WrongShape(input, got, WrongRankHint(input, got));
   }
   if (input.is_bytes) {
     reshaped_.resize(spec_.inputs.size());
-    if (!input.reshape.has_value()) reshaped_[index] = got.shape;
+    if (!input.reshape.has_value() && !IsColumn(input, got)) {
+      reshaped_[index] = got.shape;
+    }
     ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(input, *longest));
     reshaped_[index].push_back(row_bytes);
   }

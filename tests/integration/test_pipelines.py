@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tritonclient.grpc as triton
-from tritonclient.utils import InferenceServerException
 
 from tests.integration.clients import expected, infer, rows
 from tests.integration.daemon import Daemon, ctl, eventually
+from tests.integration.tensor_asks import Given, by_grpc
 from tests.integration.test_model_control import EXPLICIT, index, refusal
 
 CHAIN = """\
@@ -100,18 +100,32 @@ def test_served_like_any_model(repository, start) -> None:
         assert daemon.stop() == 0
 
 
+LOOKUP = """\
+pipeline:
+  inputs: [ids, mask]
+  outputs: [pooled]
+  steps:
+  - {name: body, model: tokens, inputs: [ids, mask], outputs: [pooled]}
+"""
+
+
 def test_errors_name_the_step(repository, start) -> None:
     root = repository("identity", "mlp", "tokens")
     pipeline(root, "chain", CHAIN)
+    pipeline(root, "lookup", LOOKUP)
     with start(root, "--no-compile") as daemon, daemon.client() as client:
         daemon.wait_ready(60)
-        assert refusal(lambda: infer(client, rows(9), "chain"))[0] == "INVALID_ARGUMENT"
+        code, text = refusal(lambda: infer(client, rows(9), "chain"))
+        assert code == "INVALID_ARGUMENT" and "batch-size must be <= 8 for 'chain'" in text
         code, text = refusal(lambda: infer(client, rows(1)[:, :3], "chain"))
         assert code == "INVALID_ARGUMENT" and "for model 'chain'" in text
-        # A deadline that has passed before a step's turn.
-        with pytest.raises(InferenceServerException) as error:
-            infer(client, rows(1), "chain", client_timeout=1e-6)
-        assert "DEADLINE" in str(error.value).upper()
+        # A value that only the step's model finds fault with.
+        mask = np.ones((1, 3), np.int64)
+        assert by_grpc(client, "lookup", Given("ids", 7 * mask), Given("mask", mask))["pooled"].shape == (1, 16)
+        code, text = refusal(lambda: by_grpc(client, "lookup", Given("ids", 1000 * mask), Given("mask", mask)))
+        assert text.startswith("step 'body': ")
+        assert daemon.metric("stoker_pipeline_steps_total", model="lookup", step="body") == 2
+        assert daemon.metric("stoker_pipeline_steps_total", model="lookup", step="body", outcome="ok") == 1
         np.testing.assert_allclose(infer(client, rows(3), "chain"), expected(rows(3)), atol=1e-5)
 
 
@@ -121,8 +135,7 @@ def test_errors_name_the_step(repository, start) -> None:
         (CHAIN.replace("model: mlp", "model: nobody"), "step 'head': expected model 'nobody' to serve, found none"),
         (
             CHAIN.replace("model: identity", "model: mlp"),
-            "step 'head': tensor 'hidden': input 'x' of model 'mlp' takes FP32 [-1,16], and 'y' of step "
-            "'copy' is FP32 [-1,4]: no size of axis 1 fits both",
+            "input 'x' of model 'mlp' takes FP32 [-1,16], and 'y' of step 'copy' is FP32 [-1,4]: no size of axis 1",
         ),
         (CHAIN.replace("{x: hidden}", "{x: lost}"), "got 'lost', which nobody makes"),
         (CHAIN.replace("inputs: [x]", "inputs: [x, z]"), "got 'z', which none does"),
