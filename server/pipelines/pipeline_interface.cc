@@ -1,7 +1,6 @@
 #include "pipelines/pipeline_interface.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,19 +13,19 @@
 #include "base/absl_view.h"
 #include "base/error_text.h"
 #include "base/status_macros.h"
+#include "pipelines/joined_dimensions.h"
 #include "repository/pipeline_spec.h"
 
 namespace stoker {
 namespace {
 
-constexpr int64_t kAnyMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostRows = 1 << 20;
 
 // One axis of a tensor: a constant, a dimension of some step's model, or what
 // only values or sizes decide.
 struct Axis {
   std::optional<int64_t> constant;
-  int dimension = -1;  // of `Dimensions`
+  int dimension = -1;  // of the joined ones
 };
 
 struct Known {
@@ -42,64 +41,6 @@ struct Known {
     return absl::StrCat(Absl(DataTypeName(is_bytes ? DataType::kBytes : dtype)),
                         " ", ShapeExcerpt(shape));
   }
-};
-
-// The dimensions of all steps' models, joined where tensors join them.
-class Dimensions {
- public:
-  struct Dimension {
-    std::string name;
-    int64_t min = 1;
-    int64_t max = kAnyMost;
-    std::optional<int64_t> constant;
-    std::optional<int64_t> max_batch;  // it is some model's batch; 0: any
-    int root = 0;
-  };
-
-  int Add(Dimension dimension) {
-    dimension.root = static_cast<int>(all_.size());
-    all_.push_back(std::move(dimension));
-    return all_.back().root;
-  }
-
-  Dimension& Root(int dimension) {
-    while (all_[At(dimension)].root != dimension) {
-      dimension = all_[At(dimension)].root;
-    }
-    return all_[At(dimension)];
-  }
-
-  // False: no size fits both.
-  bool Join(int a, int b) {
-    Dimension& one = Root(a);
-    Dimension& other = Root(b);
-    if (one.root == other.root) return true;
-    one.min = std::max(one.min, other.min);
-    one.max = std::min(one.max, other.max);
-    if (other.max_batch.has_value()) {
-      const int64_t most = one.max_batch.value_or(0);
-      one.max_batch = most == 0 ? *other.max_batch
-                      : *other.max_batch == 0
-                          ? most
-                          : std::min(most, *other.max_batch);
-    }
-    const std::optional<int64_t> constant = other.constant;
-    other.root = one.root;
-    if (constant.has_value()) return Fix(a, *constant);
-    return one.constant.has_value() ? Fix(a, *one.constant)
-                                    : one.min <= one.max;
-  }
-
-  bool Fix(int dimension, int64_t size) {
-    Dimension& root = Root(dimension);
-    if (root.constant.value_or(size) != size) return false;
-    root.constant = size;
-    return size >= root.min && size <= root.max;
-  }
-
- private:
-  static size_t At(int index) { return static_cast<size_t>(index); }
-  std::vector<Dimension> all_;
 };
 
 class Interface {
@@ -135,7 +76,7 @@ class Interface {
     const ModelSpec& model = *models_[step];
     for (size_t d = 0; d < model.dimensions.size(); ++d) {
       const DimensionSpec& dimension = model.dimensions[d];
-      Dimensions::Dimension added;
+      JoinedDimensions::Dimension added;
       added.name = dimension.name;
       added.min = dimension.min;
       added.max = dimension.max;
@@ -272,7 +213,7 @@ class Interface {
       return is_input ? DimExpr::Dimension(NewDimension({.min = 0}))
                       : DimExpr::Unknown();
     }
-    const Dimensions::Dimension& root = dimensions_.Root(axis.dimension);
+    const JoinedDimensions::Dimension& root = dimensions_.Root(axis.dimension);
     if (root.constant.has_value()) return DimExpr::Constant(*root.constant);
     const auto known = numbers_.find(root.root);
     if (known != numbers_.end()) return DimExpr::Dimension(known->second);
@@ -282,7 +223,7 @@ class Interface {
     return DimExpr::Dimension(number);
   }
 
-  int NewDimension(const Dimensions::Dimension& root) {
+  int NewDimension(const JoinedDimensions::Dimension& root) {
     const auto number = static_cast<int>(spec_.dimensions.size());
     std::string name = root.name;
     const bool taken = Find(spec_.dimensions, name) != nullptr;
@@ -366,7 +307,7 @@ class Interface {
     }
     for (const auto& [root, number] : numbers_) {
       if (number != *batch) continue;
-      const Dimensions::Dimension& dimension = dimensions_.Root(root);
+      const JoinedDimensions::Dimension& dimension = dimensions_.Root(root);
       if (!dimension.max_batch.has_value()) return;
       spec_.batch_dimension = number;
       int64_t most = *dimension.max_batch;
@@ -393,7 +334,7 @@ class Interface {
   const PipelineSpec& pipeline_;
   const absl::Span<const ModelSpec* const> models_;
   std::set<std::string> from_clients_;
-  Dimensions dimensions_;
+  JoinedDimensions dimensions_;
   std::vector<std::vector<int>> dimensions_of_;  // by step
   std::map<std::string, Known> tensors_;
   std::map<int, int> numbers_;  // of the pipeline's dimensions, by root

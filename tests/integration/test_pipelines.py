@@ -6,6 +6,7 @@ import json
 import queue
 import shutil
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import tritonclient.grpc as triton
 
 from tests.integration.clients import expected, infer, rows
-from tests.integration.daemon import Daemon, ctl, eventually
+from tests.integration.daemon import Daemon, ctl, eventually, write_yaml
 from tests.integration.tensor_asks import Given, by_grpc
 from tests.integration.test_model_control import EXPLICIT, index, refusal
 
@@ -98,6 +99,26 @@ def test_served_like_any_model(repository, start) -> None:
             assert result.get_response().id == str(i)
         client.stop_stream()
         assert daemon.stop() == 0
+
+
+def test_a_step_shares_batches_with_its_models_clients(repository, start) -> None:
+    root = repository("identity", "mlp")
+    pipeline(root, "chain", CHAIN)
+    write_yaml(
+        root / "mlp",
+        max_batch_size=8,
+        buckets={"batch": [1, 8]},
+        dynamic_batching={"max_queue_delay_microseconds": 2_000_000, "preferred_batch_size": [8]},
+    )
+    with start(root, "--no-compile") as daemon, daemon.client() as client:
+        daemon.wait_ready(60)
+        with ThreadPoolExecutor(2) as pool:
+            by_pipeline = pool.submit(infer, client, rows(3), "chain")
+            direct = pool.submit(infer, client, rows(5), "mlp")
+            np.testing.assert_allclose(by_pipeline.result(30), expected(rows(3)), atol=1e-5)
+            np.testing.assert_allclose(direct.result(30), expected(rows(5)), atol=1e-5)
+        (stats,) = client.get_inference_statistics("mlp").model_stats
+        assert (stats.inference_count, stats.execution_count) == (8, 1)
 
 
 LOOKUP = """\

@@ -46,7 +46,10 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .downcast_ref::<&str>()
         .map(|text| text.to_string())
         .or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("it panicked: {}", text.as_deref().unwrap_or("without a text"))
+    format!(
+        "it panicked: {}",
+        text.as_deref().unwrap_or("without a text")
+    )
 }
 
 /// Writes at most `size` bytes, the 0 at the end included.
