@@ -161,8 +161,9 @@ class Lifecycle {
     std::shared_ptr<PipelineVersion> pipeline;  // while it serves
     // What its steps' models were when it was made.
     std::vector<std::shared_ptr<const ModelSpec>> steps;
-    // By step, null where it has a model; unset: not read yet.
-    std::optional<absl::StatusOr<std::vector<std::shared_ptr<StepModel>>>>
+    // By step, null where it has a model. Null: not read yet.
+    std::shared_ptr<
+        const absl::StatusOr<std::vector<std::shared_ptr<StepModel>>>>
         tokenizers;
 
     // --- update: replace ---

@@ -2,7 +2,8 @@
 // when what its steps name serves, and made anew when that changes.
 
 #include <algorithm>
-#include <set>
+#include <deque>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,15 +57,17 @@ void Lifecycle::LoadPipeline(const std::shared_ptr<Managed>& managed) {
   Transition(*managed, VersionState::kLoading);
   const std::shared_ptr<const ModelSpec> spec = managed->spec;
   if (!HasTokenizer(*spec->pipeline)) {
-    managed->tokenizers = Steps(spec->pipeline->steps.size());
+    managed->tokenizers = std::make_shared<const absl::StatusOr<Steps>>(
+        Steps(spec->pipeline->steps.size()));
     return;
   }
   managed->loader =
       Thread(absl::StrCat("load-", managed->model),
              [spec, tokenizers = deps_.tokenizers, events = events_,
               weak = std::weak_ptr<Managed>(managed)] {
-               auto read = ReadTokenizers(*spec->pipeline, tokenizers);
-               events->Post([weak, read = std::move(read)] {
+               const auto read = std::make_shared<const absl::StatusOr<Steps>>(
+                   ReadTokenizers(*spec->pipeline, tokenizers));
+               events->Post([weak, read] {
                  if (const auto known = weak.lock()) known->tokenizers = read;
                });
              });
@@ -74,8 +77,9 @@ void Lifecycle::SettlePipelines() {
   // One that comes to serve may be a step of others.
   for (size_t round = 0; round <= kMaxDepth; ++round) {
     bool changed = false;
-    for (size_t i = 0; i < versions_.size(); ++i) {
-      const std::shared_ptr<Managed> managed = versions_[i];
+    // Those that are added on the way come in the next round.
+    const std::deque<std::shared_ptr<Managed>> known = versions_;
+    for (const std::shared_ptr<Managed>& managed : known) {
       if (managed->wanted && managed->spec != nullptr &&
           managed->spec->pipeline != nullptr) {
         changed |= SettlePipeline(*managed);
@@ -157,7 +161,7 @@ void Lifecycle::MakePipeline(Managed& managed, const Outlook& outlook,
 
 Lifecycle::Outlook Lifecycle::OutlookOf(const Managed& managed) const {
   Outlook outlook;
-  if (!managed.tokenizers.has_value()) {
+  if (managed.tokenizers == nullptr) {
     return {Outlook::Kind::kWaits, "reading its tokenizer", {}};
   }
   if (!managed.tokenizers->ok()) {

@@ -24,36 +24,37 @@ enum {
   STOKER_TOKENIZER_FAILED = 2
 };
 
-typedef struct StokerTokenizer StokerTokenizer;
+struct StokerTokenizer;
 
-typedef struct {
+struct StokerTokens {
   size_t length;
   /* So many of each, until the tokens are freed. */
   const uint32_t* input_ids;
   const uint32_t* attention_mask;
   const uint32_t* token_type_ids;
   void* owner;
-} StokerTokens;
+};
 
 uint32_t stoker_tokenizer_abi(void);
 
 /* `json`: what a tokenizer.json holds. `max_length`: tokens that are taken of a
    text, special ones included; 0: as the file says. */
 int stoker_tokenizer_open(const uint8_t* json, size_t size, size_t max_length,
-                          StokerTokenizer** out, char* error,
+                          struct StokerTokenizer** out, char* error,
                           size_t error_size);
-void stoker_tokenizer_close(StokerTokenizer* tokenizer);
+void stoker_tokenizer_close(struct StokerTokenizer* tokenizer);
 
 /* What fills up a text's tokens to those of a longer one, and where. */
-void stoker_tokenizer_padding(const StokerTokenizer* tokenizer,
+void stoker_tokenizer_padding(const struct StokerTokenizer* tokenizer,
                               uint32_t* pad_id, uint32_t* pad_type_id,
                               int* pads_left);
 
 /* Tokens of one text, which is UTF-8. */
-int stoker_tokenizer_encode(const StokerTokenizer* tokenizer,
-                            const uint8_t* text, size_t size, StokerTokens* out,
-                            char* error, size_t error_size);
-void stoker_tokenizer_free(StokerTokens* tokens);
+int stoker_tokenizer_encode(const struct StokerTokenizer* tokenizer,
+                            const uint8_t* text, size_t size,
+                            struct StokerTokens* out, char* error,
+                            size_t error_size);
+void stoker_tokenizer_free(struct StokerTokens* tokens);
 
 #ifdef __cplusplus
 }
