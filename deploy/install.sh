@@ -24,6 +24,11 @@ case $(. /etc/os-release && echo "$ID") in
   *) clang=14 ;;
 esac
 test_packages=("libclang-rt-$clang-dev" clang clang-format clang-tidy curl docker-registry haproxy nghttp2-client openssl prometheus skopeo)
+# For libstoker_tokenizer.so, which quick start does without.
+case $(. /etc/os-release && echo "$ID") in
+  ubuntu) rust_packages=(rustc-1.85 cargo-1.85) ;;
+  *) rust_packages=(rustc-web cargo-web) ;;
+esac
 need_disk_kb=$((5 * 1024 * 1024))
 
 make_environment() {
@@ -65,7 +70,10 @@ case ${1:-} in
     printf '%s/bin/python\n' "$(venv_folder)"
     exit 0
     ;;
-  --tests) packages+=("${test_packages[@]}") ;;
+  --tests)
+    packages+=("${test_packages[@]}")
+    find_cargo >/dev/null || packages+=("${rust_packages[@]}")
+    ;;
   '' | --packages) ;;
   *)
     sed -n '2,11s/^# \{0,1\}//p' "$0"

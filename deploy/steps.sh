@@ -70,6 +70,19 @@ llhttp_folder() {
   printf '%s/llhttp-%s\n' "$STOKER_HOME" "$(sha256sum <"$llhttp_lock" | cut -c1-12)"
 }
 
+# A cargo that builds server/pipelines/tokenizer: 1.85 or later. Fails without one.
+find_cargo() {
+  local name minor
+  for name in cargo cargo-1.89 cargo-1.85; do
+    minor=$("$name" --version 2>/dev/null | sed -n 's/^cargo 1\.\([0-9]*\)\..*/\1/p')
+    [ "${minor:-0}" -lt 85 ] || {
+      command -v "$name"
+      return
+    }
+  done
+  return 1
+}
+
 configure_and_build() {
   local preset=$1
   shift

@@ -101,6 +101,7 @@ WALL_TIME_FILES = {
     "ctl/policy_commands.cc",  # validity of tokens
     "main/daemon.cc",  # likewise
     "metrics/recent_refusals.cc",
+    "models/pipeline_version.cc",  # "last_inference" of a step's model
     "models/published_states.cc",  # the metric of when it was ready
     "models/work_told.h",  # spans
     "rpc/infer_call.cc",  # "last_inference" of the protocol

@@ -173,7 +173,7 @@ def yaml_fields() -> set[str]:
 def test_every_field_of_model_yaml_is_explained() -> None:
     known = yaml_fields()
     assert {"ready_when", "graphs", "precision", "pad_value", "timeout_action", "rms"} <= known
-    table = section("config/README.md", "Fields of model.yaml")
+    table = "\n".join(section("config/README.md", title) for title in ("Fields of model.yaml", "Pipelines"))
     first_cells = "\n".join(re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE))
     documented = set(re.findall(r"\w+", re.sub(r"<\w+>", "", " ".join(CODE.findall(first_cells)))))
     in_text = set(re.findall(r"`graphs\.(\w+)`", table))

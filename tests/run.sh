@@ -151,6 +151,7 @@ python=$(venv_folder)/bin/python
 checks=$STOKER_HOME/checks-$( (cat tests/checks.lock && "$base_python" --version) | sha256sum | cut -c1-12)
 [ -x "$checks/bin/python" ] || step "Python's linters" make_checks "$checks"
 step "release build (gcc, libtorch)" configure_and_build release
+step "libstoker_tokenizer.so (cargo)" deploy/tokenizer.sh
 step "tsan build (clang, thread-safety analysis)" configure_and_build tsan
 step "dev build (clang, ASan + UBSan)" configure_and_build dev --target all "${fuzz_targets[@]/%/_fuzzer}"
 

@@ -175,7 +175,8 @@ absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
 
 std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
     const InferTask& task, MonotonicTime now) {
-  if (running_jobs > 0 || !queue.empty() || !work.empty(0)) {
+  if (running_jobs > 0 || !queue.empty() || !work.empty(0) ||
+      !task.may_run_here) {
     return std::nullopt;
   }
   if (options.batching.max_queue_delay > absl::ZeroDuration() ||

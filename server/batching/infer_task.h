@@ -2,12 +2,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/monotonic_time.h"
@@ -15,6 +18,25 @@
 #include "tensor/tensor.h"
 
 namespace stoker {
+
+// What became of one step of a pipeline.
+struct StepRun {
+  std::string name;
+  std::string_view tier;  // as InferResult's
+  MonotonicTime submitted;
+  absl::Duration queue, run, total;
+  uint64_t batch = 0;
+};
+
+// Memory that a task takes on its way, beside its inputs and its outputs.
+// Thread-safe.
+class TaskMemory {
+ public:
+  virtual ~TaskMemory() = default;
+  // RESOURCE_EXHAUSTED: there is no room.
+  virtual absl::Status Take(size_t bytes) = 0;
+  virtual void Give(size_t bytes) = 0;
+};
 
 struct InferResult {
   // In the model's order, cut back to the request's size. They may show a part
@@ -33,6 +55,9 @@ struct InferResult {
   MonotonicTime started, begun;
   uint64_t batch = 0;  // the process's number for it
   int thread = -1;     // that ran it; -1: the one that brought a task
+  // Of a pipeline, in the order in which they ended; the durations above are
+  // sums over them.
+  std::vector<StepRun> steps;
 };
 
 struct InferTask {
@@ -53,6 +78,11 @@ struct InferTask {
   // Nobody else asks the server for anything at present: there is no company
   // that this task could wait for, and nobody whom its run could keep waiting.
   bool alone = false;
+  // The thread that brings it may run it at once; not one that is in the middle
+  // of something else, as in another task's on_done.
+  bool may_run_here = true;
+  // Null: nobody counts. Outlives the task.
+  TaskMemory* memory = nullptr;
 
   // Called exactly once for an accepted task, with no lock held: on a device
   // thread, on the batcher's timer thread, or inside Enqueue, SweepCancelled or

@@ -51,6 +51,24 @@ absl::StatusOr<std::string> ProgramPath(const std::string& folder,
   return absl::StrCat(folder, "/", wanted.back(), "/", kProgramName);
 }
 
+absl::StatusOr<TritonConfig::Yaml> ProgramAsYaml(const TritonConfig& config,
+                                                 const std::string& model,
+                                                 const std::string& folder) {
+  ASSIGN_OR_RETURN(const std::string program, ProgramPath(folder, config));
+  ASSIGN_OR_RETURN(ModelSpec spec, ReadProgram(program));
+  spec.name = model;
+  ASSIGN_OR_RETURN(TritonConfig::Yaml yaml, config.ToYaml(spec));
+  RETURN_IF_ERROR(config.Apply(spec).status());
+  return yaml;
+}
+
+absl::StatusOr<TritonConfig::Yaml> EnsembleAsYaml(const TritonConfig& config,
+                                                  const std::string& model,
+                                                  const std::string& folder) {
+  RETURN_IF_ERROR(config.ReadEnsemble(model, folder).status());
+  return config.EnsembleYaml(model);
+}
+
 absl::StatusOr<int> Convert(const CommandLine& line, std::string folder,
                             const std::string& name) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -63,14 +81,13 @@ absl::StatusOr<int> Convert(const CommandLine& line, std::string folder,
   }
   ASSIGN_OR_RETURN(const std::string text, Files::Real().Read(from));
   ASSIGN_OR_RETURN(const TritonConfig config, TritonConfig::Parse(text, from));
-  ASSIGN_OR_RETURN(const std::string program, ProgramPath(folder, config));
-  ASSIGN_OR_RETURN(ModelSpec spec, ReadProgram(program));
-  spec.name =
+  const std::string model =
       !name.empty()
           ? name
           : std::filesystem::canonical(folder, error).filename().string();
-  ASSIGN_OR_RETURN(const TritonConfig::Yaml yaml, config.ToYaml(spec));
-  RETURN_IF_ERROR(config.Apply(spec).status());
+  ASSIGN_OR_RETURN(const TritonConfig::Yaml yaml,
+                   config.is_ensemble() ? EnsembleAsYaml(config, model, folder)
+                                        : ProgramAsYaml(config, model, folder));
   RETURN_IF_ERROR(Files::Real().Write(
       to,
       absl::StrCat("# What config.pbtxt says, in other words.\n", yaml.text)));

@@ -40,6 +40,11 @@ absl::StatusOr<std::shared_ptr<const ModelSpec>> NewestVersion(
   }
   if (newest == nullptr) return NoSuchModel(repository, model);
   if (newest->spec.ok()) {
+    if ((*newest->spec)->pipeline != nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("expected a model with a program, got ", model,
+                       ", which is made of others: ask for one of those"));
+    }
     RETURN_IF_ERROR(CheckKeysKnown(**newest->spec, toolchain));
   }
   return newest->spec;

@@ -233,6 +233,9 @@ void Daemon::OpenModels() {
   options.reference = &reference_;
   options.refusals = &refusals_;
   options.telemetry = telemetry_.get();
+  tokenizers_ =
+      std::make_unique<TokenizerLibrary>(options_.tokenizer_library, clock_);
+  options.tokenizers = tokenizers_.get();
   options.machine = machine_;
   options.gpus = [this] { return gpus_.Find(); };
   manager_ = std::make_unique<ModelManager>(std::move(options), *repository_,

@@ -32,6 +32,7 @@
 #include "models/isolated_eager.h"
 #include "models/model_manager.h"
 #include "models/reference_run.h"
+#include "pipelines/tokenizer_library.h"
 #include "repository/model_repository.h"
 #include "rpc/rpc_server.h"
 #include "runner/executable_loader.h"
@@ -109,6 +110,7 @@ class Daemon {
   std::unique_ptr<FirstRun> first_run_;
   IsolatedEager::Options isolated_;
   const ReferenceRun reference_;
+  std::unique_ptr<TokenizerLibrary> tokenizers_;
   std::unique_ptr<ModelManager> manager_;
 
   std::unique_ptr<TlsContext> tls_;  // null: plain text

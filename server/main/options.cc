@@ -21,6 +21,7 @@
 #include "main/telemetry_options.h"
 #include "main/tls_options.h"
 #include "main/wire_options.h"
+#include "pipelines/tokenizer_library.h"
 #include "wire/address.h"
 
 namespace stoker {
@@ -182,6 +183,11 @@ void CommandLine::AddDevices() {
       })
       ->capture_default_str();
   AddGpuOptions(app_, options_.gpu);
+  options_.tokenizer_library = DefaultTokenizerLibrary();
+  app_.add_option("--tokenizer-library", options_.tokenizer_library,
+                  "libstoker_tokenizer.so, which is opened where a pipeline "
+                  "has a tokenizer; beside stokerd or in ../lib/stoker unless "
+                  "given");
   AddMemoryOptions(app_, options_.memory_budget);
 }
 

@@ -30,6 +30,7 @@ struct Options {
   bool warm_only = false;
   Device default_device;  // of models whose model.yaml says none
   GpuServing gpu;
+  std::string tokenizer_library;
   std::string listen = "0.0.0.0:8001";
   std::string http_listen = "0.0.0.0:8000";  // empty: HTTP is not offered
   TlsOptions tls;                            // no certificate: plain text

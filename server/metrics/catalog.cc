@@ -36,6 +36,8 @@ constexpr MetricDef kAll[] = {
     kUsefulElements,
     kPaddedElements,
     kTierRequests,
+    kPipelineSteps,
+    kPipelineStepSeconds,
     kRowFaults,
     kIsolatedRunsLost,
     kRepositoryPolls,

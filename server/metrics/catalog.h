@@ -145,9 +145,21 @@ inline constexpr MetricDef kPaddedElements{
 inline constexpr MetricDef kTierRequests{
     "stoker_tier_requests_total", MetricKind::kCounter,
     "model,version,tier,bucket",
-    "Requests by the tier (eager, dynamic, aot, graph) and bucket that served "
-    "them; outside all buckets bucket is the dynamic form's, such as "
+    "Requests by the tier (eager, dynamic, aot, graph; pipeline) and bucket "
+    "that served them; outside all buckets bucket is the dynamic form's, such "
+    "as "
     "batch=any, or none."};
+inline constexpr MetricDef kPipelineSteps{
+    "stoker_pipeline_steps_total", MetricKind::kCounter,
+    "model,version,step,outcome",
+    "Steps of a pipeline's requests by outcome: ok, or the gRPC code in lower "
+    "case."};
+inline constexpr MetricDef kPipelineStepSeconds{
+    "stoker_pipeline_step_seconds", MetricKind::kHistogram,
+    "model,version,step",
+    "Time that a step of a pipeline took, from when its inputs were there: "
+    "waiting in its model's queue included.",
+    Edges::kLatency};
 inline constexpr MetricDef kRowFaults{"stoker_row_faults_total",
                                       MetricKind::kCounter, "model,version",
                                       "Rows refused because of their values."};

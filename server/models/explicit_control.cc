@@ -75,7 +75,9 @@ void Lifecycle::LoadModel(const std::string& model,
   }
   polled_ = true;
   log::Info("{}: loaded on request", model);
+  loaded_as_steps_.erase(model);
   Follow(*snapshot, model, /*retry=*/true);
+  FollowSteps(*snapshot);
   changes_.AwaitLoad(model, kSource, std::move(done));
 }
 
@@ -90,7 +92,9 @@ void Lifecycle::LoadVersions(const std::string& model,
   PollWhenDue();
   ReadNames();
   log::Info("{}: loaded on request, as that says", model);
+  loaded_as_steps_.erase(model);
   Follow(versions, model, /*retry=*/true);
+  FollowSteps(versions);
   changes_.AwaitLoad(model, kSource, std::move(done));
 }
 
@@ -104,6 +108,7 @@ void Lifecycle::UnloadModel(const std::string& model,
   PollWhenDue();
   ReadNames();
   log::Info("{}: unloaded on request", model);
+  loaded_as_steps_.erase(model);
   Follow({}, model, /*retry=*/false);
   changes_.EndLoads(model);
   changes_.AwaitPublication(std::move(done));

@@ -66,6 +66,7 @@ MonotonicTime Lifecycle::Step() {
   RetryLoads();
   KeepBudget();
   Reconcile();
+  SettlePipelines();
   Forget();
   Publish();
   SettleChanges();
@@ -116,6 +117,7 @@ void Lifecycle::Poll() {
     log::Warn("repository {} holds no model", repository_.root());
   }
   Follow(*snapshot, /*model=*/"", /*retry=*/false);
+  if (options_.explicit_control) FollowSteps(*snapshot);
 }
 
 void Lifecycle::Follow(const RepositorySnapshot& snapshot,
@@ -286,6 +288,7 @@ std::shared_ptr<const ModelSpec> Lifecycle::BetterBuckets(
 }
 
 void Lifecycle::Load(const std::shared_ptr<Managed>& managed) {
+  if (managed->spec->pipeline != nullptr) return LoadPipeline(managed);
   Transition(*managed, VersionState::kLoading);
   absl::StatusOr<Placement> placement = devices_.Find(*managed->spec);
   if (!placement.ok()) {
@@ -388,6 +391,11 @@ void Lifecycle::WarmedUp(Managed& managed) {
 
 void Lifecycle::BeginDrain(Managed& managed) {
   Transition(managed, VersionState::kDraining);
+  if (managed.pipeline != nullptr) {
+    // Its requests have what they need.
+    managed.drain_until = deps_.clock->Now();
+    return;
+  }
   managed.running->StopWarmup();
   managed.drain_until = deps_.clock->Now() + kReplacedVersionDrain;
   managed.holders = managed.held;
@@ -422,6 +430,7 @@ void Lifecycle::Unload(Managed& managed) {
       managed.running.reset();
     }
   }
+  managed.pipeline.reset();
   const bool rests = managed.state == VersionState::kDraining &&
                      !managed.rests.empty() && managed.wanted;
   // The series about what was loaded end with that.

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -36,11 +37,15 @@
 #include "models/version_aliases.h"
 #include "models/version_deps.h"
 #include "models/version_policy.h"
+#include "pipelines/step_model.h"
 #include "planning/traffic.h"
+#include "repository/pipeline_spec.h"
 #include "repository/snapshot_source.h"
 #include "runner/executable_loader.h"
 
 namespace stoker {
+
+class PipelineVersion;
 
 // How long requests may hold a version that something else took the place of.
 inline constexpr absl::Duration kReplacedVersionDrain = absl::Minutes(5);
@@ -98,6 +103,9 @@ class Lifecycle {
   // `done` is told when no new request finds a version of the model. One that
   // nobody has heard of is no error.
   void UnloadModel(const std::string& model, AwaitedChanges::Done done);
+  // The same, and of the models that were loaded with it as its steps and that
+  // no other pipeline has.
+  void UnloadWithSteps(const std::string& model, AwaitedChanges::Done done);
   // From now on all of these are refused.
   void Refuse() { stopped_ = true; }
   // Looks at what models there are, whatever `model` says; `done` is told when
@@ -148,6 +156,15 @@ class Lifecycle {
     // When one that failed for want of something is tried again.
     MonotonicTime retry_at = MonotonicTime::InfiniteFuture();
     Thread loader;
+
+    // --- made of others (pipeline_steps.cc) ---
+    std::shared_ptr<PipelineVersion> pipeline;  // while it serves
+    // What its steps' models were when it was made.
+    std::vector<std::shared_ptr<const ModelSpec>> steps;
+    // By step, null where it has a model. Null: not read yet.
+    std::shared_ptr<
+        const absl::StatusOr<std::vector<std::shared_ptr<StepModel>>>>
+        tokenizers;
 
     // --- update: replace ---
     // Was stopped for this one, and is loaded again where it fails.
@@ -218,6 +235,36 @@ class Lifecycle {
   void UnloadLast(Managed& managed, MonotonicTime deadline);
   // Drops those that are gone.
   void Forget();
+
+  // --- versions that are made of others (pipeline_steps.cc) ---
+
+  // What stands between a pipeline and its service.
+  struct Outlook {
+    enum class Kind { kReady, kWaits, kFails };
+    Kind kind = Kind::kReady;
+    std::string why;
+    std::vector<std::shared_ptr<const ModelSpec>> steps;  // null: a tokenizer
+  };
+  void LoadPipeline(const std::shared_ptr<Managed>& managed);
+  // Those whose steps' models serve by now serve, and those don't any more
+  // whose steps' models don't.
+  void SettlePipelines();
+  bool SettlePipeline(Managed& managed);
+  Outlook OutlookOf(const Managed& managed) const;
+  // What a step's model declares; null: none serves, and `outlook` says so.
+  std::shared_ptr<const ModelSpec> FindStep(const PipelineStep& step,
+                                            Outlook& outlook) const;
+  // "a -> b -> a", or too deep; empty: neither.
+  std::string CircleOf(const std::string& model,
+                       std::vector<std::string>& way) const;
+  const PipelineSpec* PipelineOf(const std::string& model) const;
+  // It serves, as its steps' models are now.
+  void MakePipeline(Managed& managed, const Outlook& outlook,
+                    std::shared_ptr<const ModelSpec> spec);
+  // Models that pipelines of `snapshot` name and nobody wants yet, and those
+  // that these name.
+  void FollowSteps(const RepositorySnapshot& snapshot);
+  bool IsWanted(std::string_view model) const;
 
   // --- update: replace (replaced_versions.cc) ---
 
@@ -312,6 +359,7 @@ class Lifecycle {
   AwaitedChanges changes_;
   std::map<std::string, VersionAliases> aliases_;  // by model
   std::vector<std::string> names_;  // with explicit control, of all models
+  std::set<std::string> loaded_as_steps_;  // and not by name
   bool stopped_ = false;
   bool polled_ = false;
   MonotonicTime next_poll_;

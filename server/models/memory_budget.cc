@@ -42,7 +42,8 @@ void Lifecycle::KeepBudget() {
   RestWhileOver(HeldBytes().least, "the memory budget", /*leave=*/1);
   std::vector<Managed*> coming;
   for (const auto& managed : versions_) {
-    if (managed->state == VersionState::kNew && managed->spec != nullptr) {
+    if (managed->state == VersionState::kNew && managed->spec != nullptr &&
+        managed->spec->pipeline == nullptr) {
       coming.push_back(managed.get());
     }
   }

@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "models/lifecycle.h"
 #include "models/model_version.h"
+#include "models/pipeline_version.h"
 #include "models/published_versions.h"
 #include "models/resting_version.h"
 
@@ -33,6 +34,7 @@ VersionDeps DepsOf(const ModelManagerOptions& options, KernelCache* cache,
   deps.reference = options.reference;
   deps.refusals = options.refusals;
   deps.telemetry = options.telemetry;
+  deps.tokenizers = options.tokenizers;
   deps.machine = options.machine;
   return deps;
 }
@@ -41,18 +43,24 @@ VersionDeps DepsOf(const ModelManagerOptions& options, KernelCache* cache,
 
 ModelHandle::ModelHandle(PublishedVersion version)
     : version_(std::move(version.running)),
-      resting_(std::move(version.resting)) {}
+      resting_(std::move(version.resting)),
+      pipeline_(std::move(version.pipeline)) {}
 const ModelSpec& ModelHandle::spec() const {
-  return version_ != nullptr ? version_->spec() : resting_->spec();
+  if (version_ != nullptr) return version_->spec();
+  return pipeline_ != nullptr ? pipeline_->spec() : resting_->spec();
 }
 VersionStats& ModelHandle::stats() const {
-  return version_ != nullptr ? version_->stats() : resting_->stats();
+  if (version_ != nullptr) return version_->stats();
+  return pipeline_ != nullptr ? pipeline_->stats() : resting_->stats();
 }
 absl::Status ModelHandle::Submit(std::unique_ptr<InferTask>& task) const {
-  return version_ != nullptr ? version_->Submit(task) : resting_->Submit(task);
+  if (version_ != nullptr) return version_->Submit(task);
+  return pipeline_ != nullptr ? pipeline_->Submit(task)
+                              : resting_->Submit(task);
 }
 void ModelHandle::SweepCancelled() const {
   if (version_ != nullptr) return version_->SweepCancelled();
+  if (pipeline_ != nullptr) return pipeline_->SweepCancelled();
   resting_->SweepCancelled();
 }
 
@@ -227,6 +235,10 @@ void ModelManager::Unload(std::string model, Done done) {
   impl_->Post(&Lifecycle::UnloadModel, std::move(model), done);
 }
 
+void ModelManager::UnloadWithSteps(std::string model, Done done) {
+  impl_->Post(&Lifecycle::UnloadWithSteps, std::move(model), done);
+}
+
 void ModelManager::RefreshIndex(Done done) {
   impl_->Post(&Lifecycle::RefreshNames, "", done);
 }
@@ -236,7 +248,11 @@ std::vector<VersionReport> ModelManager::Report() const {
   for (PublishedVersions::Line& line : impl_->published.Lines()) {
     VersionReport& version = report.emplace_back();
     version.status = std::move(line.status);
-    if (line.running == nullptr) continue;
+    if (line.running == nullptr) {
+      // Others do what there is to do for a pipeline.
+      version.improved = version.status.state == VersionState::kServing;
+      continue;
+    }
     version.device = line.running->DeviceNames();
     version.warmup = line.running->progress();
     version.improved = line.running->warmup().improved();

@@ -35,7 +35,9 @@ class FirstRun;
 class RecentRefusals;
 class ReferenceRun;
 class Telemetry;
+class Tokenizers;
 class ModelVersion;
+class PipelineVersion;
 class RestingVersion;
 struct PublishedVersion;
 
@@ -63,7 +65,8 @@ class ModelHandle {
 
  private:
   std::shared_ptr<ModelVersion> version_;
-  std::shared_ptr<RestingVersion> resting_;  // in its stead
+  std::shared_ptr<RestingVersion> resting_;          // in its stead
+  std::shared_ptr<const PipelineVersion> pipeline_;  // of others
 };
 
 struct ModelManagerOptions {
@@ -98,6 +101,8 @@ struct ModelManagerOptions {
   RecentRefusals* refusals = nullptr;
   // Told of loads and compiles; the same.
   Telemetry* telemetry = nullptr;
+  // Of pipelines; the same.
+  const Tokenizers* tokenizers = nullptr;
   std::string machine;  // [a-z0-9]+: what timings are good for
   // Asked when a model is first to run on a GPU; empty: there are none.
   DevicePlaces::FindGpus gpus;
@@ -150,6 +155,8 @@ class ModelManager {
   void Load(std::string model, const ModelOverride& override, Done done);
   // As Load; OK when no new request finds a version, which may be now.
   void Unload(std::string model, Done done);
+  // And what was loaded with it, as its steps, unless others are made of it.
+  void UnloadWithSteps(std::string model, Done done);
   // Has the index name what is in the repository now; as Load.
   void RefreshIndex(Done done);
   // Models that had at least one version wanted.

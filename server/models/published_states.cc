@@ -53,6 +53,7 @@ void Lifecycle::Transition(Managed& managed, VersionState to,
     EndGap(managed);
     managed.rests.clear();
     managed.failed_loads = 0;
+    if (managed.running == nullptr) return;
     managed.held = std::shared_ptr<ModelVersion>(
         managed.running.get(), [running = managed.running, events = events_](
                                    ModelVersion*) { events->Post([] {}); });
@@ -74,6 +75,7 @@ void Lifecycle::Publish() {
       PublishedVersion& published = serving[managed->model][managed->version];
       published = {};
       if (serves) published.running = managed->held;
+      if (serves) published.pipeline = managed->pipeline;
       if (rests) published.resting = managed->resting;
     }
     any_serving |= serves || !managed->rests.empty();

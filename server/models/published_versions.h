@@ -24,12 +24,14 @@
 namespace stoker {
 
 class ModelVersion;
+class PipelineVersion;
 class RestingVersion;
 
-// A version that takes requests: one of the two.
+// A version that takes requests: one of the three.
 struct PublishedVersion {
   std::shared_ptr<ModelVersion> running;
   std::shared_ptr<RestingVersion> resting;  // in its stead
+  std::shared_ptr<const PipelineVersion> pipeline;
   // Of what doesn't rest.
   ModelVersion& operator*() const { return *running; }
   ModelVersion* operator->() const { return running.get(); }

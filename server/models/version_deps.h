@@ -22,6 +22,7 @@ class FirstRun;
 class RecentRefusals;
 class ReferenceRun;
 class Telemetry;
+class Tokenizers;
 class VersionStats;
 
 struct VersionDeps {
@@ -50,6 +51,7 @@ struct VersionDeps {
   const ReferenceRun* reference = nullptr;  // null: no float64 runs
   RecentRefusals* refusals = nullptr;       // null: only counted
   Telemetry* telemetry = nullptr;           // null: nobody wants to know
+  const Tokenizers* tokenizers = nullptr;   // null: there are none
   std::string machine;  // [a-z0-9]+: what timings are good for
   std::shared_ptr<ModelTraffic> traffic;    // of this model; null: not recorded
   std::shared_ptr<RequestSamples> samples;  // likewise

@@ -17,6 +17,7 @@
 #include "base/reloaded_files.h"
 #include "base/status_macros.h"
 #include "repository/model_repository.h"
+#include "repository/pipeline_yaml.h"
 
 namespace stoker {
 namespace {
@@ -64,18 +65,21 @@ std::shared_ptr<const std::vector<std::string>> SplitLabels(
 }
 
 // Version folders that hold a program. One without is being filled, or is not a
-// version: it must not hide an older one.
-absl::StatusOr<std::vector<int64_t>> FindVersions(const ModelFolder& model) {
+// version: it must not hide an older one. Those of a pipeline hold nothing, and
+// where there are none it is version 1.
+absl::StatusOr<std::vector<int64_t>> FindVersions(const ModelFolder& model,
+                                                  bool is_pipeline) {
   if (model.is_single) return std::vector<int64_t>{1};
   ASSIGN_OR_RETURN(const std::vector<std::string> names,
                    Files::Real().List(model.path));
   std::vector<int64_t> versions;
   for (const std::string& name : names) {
     const std::optional<int64_t> version = VersionOf(name);
-    if (version && Exists(model.ProgramPath(*version))) {
+    if (version && (is_pipeline || Exists(model.ProgramPath(*version)))) {
       versions.push_back(*version);
     }
   }
+  if (is_pipeline && versions.empty()) versions.push_back(1);
   std::sort(versions.begin(), versions.end());
   return versions;
 }
@@ -93,6 +97,19 @@ absl::Status ApplySettings(const ModelFolder& model,
                    settings.config->Apply(spec));
   for (const std::string& line : ignored) log::Info("{}", line);
   return absl::OkStatus();
+}
+
+// Of which the rest is the models' of its steps.
+ModelSpec PipelineOf(const ModelFolder& model, int64_t version,
+                     const ModelSettings& settings) {
+  ModelSpec spec;
+  spec.name = model.name;
+  spec.version = version;
+  spec.pipeline = settings.pipeline;
+  // It has nothing that could be compiled or rest.
+  spec.compile.enabled = false;
+  spec.keep_in_memory = true;
+  return spec;
 }
 
 }  // namespace
@@ -140,10 +157,23 @@ std::string ModelFolder::AliasesPath() const {
 absl::StatusOr<ModelSettings> ModelFolder::ReadSettings() const {
   ModelSettings settings;
   ASSIGN_OR_RETURN(settings.yaml, ReadText(YamlPath(), kMaxYamlBytes));
-  if (!Exists(ConfigPath()) || Exists(YamlPath())) return settings;
+  if (!Exists(ConfigPath()) || Exists(YamlPath())) {
+    ASSIGN_OR_RETURN(settings.pipeline,
+                     ReadPipeline(settings.yaml, YamlPath(), path));
+    return settings;
+  }
   ASSIGN_OR_RETURN(const std::string text,
                    ReadText(ConfigPath(), kMaxYamlBytes));
-  ASSIGN_OR_RETURN(settings.config, TritonConfig::Parse(text, ConfigPath()));
+  ASSIGN_OR_RETURN(TritonConfig config,
+                   TritonConfig::Parse(text, ConfigPath()));
+  return SettingsOf(std::move(config));
+}
+
+absl::StatusOr<ModelSettings> ModelFolder::SettingsOf(
+    TritonConfig config) const {
+  ModelSettings settings;
+  ASSIGN_OR_RETURN(settings.pipeline, config.ReadEnsemble(name, path));
+  settings.config = std::move(config);
   return settings;
 }
 
@@ -164,7 +194,8 @@ absl::StatusOr<ModelFolder::Aliases> ModelFolder::ReadAliases(
 
 absl::StatusOr<std::vector<int64_t>> ModelFolder::ChooseVersions(
     const ModelSettings& settings, const Aliases& aliases) const {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> found, FindVersions(*this));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> found,
+                   FindVersions(*this, settings.pipeline != nullptr));
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat(path, ": expected a version in ",
                                             path, "/<number>/", kProgramFile,
@@ -192,6 +223,14 @@ absl::StatusOr<std::vector<int64_t>> ModelFolder::ChooseVersions(
 absl::StatusOr<ModelSpec> ModelFolder::ReadSpec(
     int64_t version, const ModelSettings& settings,
     const Device& default_device) const {
+  if (settings.pipeline != nullptr) {
+    if (settings.config.has_value()) {
+      ASSIGN_OR_RETURN(const TritonConfig::Yaml yaml,
+                       settings.config->EnsembleYaml(name));
+      for (const std::string& line : yaml.ignored) log::Info("{}", line);
+    }
+    return PipelineOf(*this, version, settings);
+  }
   const std::string program = ProgramPath(version);
   RETURN_IF_ERROR(CheckRegular(program));
   ASSIGN_OR_RETURN(ModelSpec spec, ReadProgram(program));

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "repository/alias_file.h"
 #include "repository/model_spec.h"
+#include "repository/pipeline_spec.h"
 #include "repository/triton_config.h"
 
 namespace stoker {
@@ -32,6 +33,8 @@ inline constexpr int64_t kMaxYamlBytes = 1 << 20;
 struct ModelSettings {
   std::string yaml;
   std::optional<TritonConfig> config;
+  // Of a model that is made of others; null: it has a program.
+  std::shared_ptr<const PipelineSpec> pipeline;
 };
 
 // The number that a version folder's name is: "1", not "0", "01" or "v1".
@@ -51,12 +54,14 @@ struct ModelFolder {
   std::string AliasesPath() const;
 
   absl::StatusOr<ModelSettings> ReadSettings() const;
+  // What a configuration says instead.
+  absl::StatusOr<ModelSettings> SettingsOf(TritonConfig config) const;
   // Of its aliases.yaml, or of `text` unless that is null.
   using Aliases = std::map<std::string, AliasSpec>;
   absl::StatusOr<Aliases> ReadAliases(const std::string* text) const;
   // Those that are wanted of the versions in it, ascending: those that have an
-  // alias in any case. NOT_FOUND without any in it; INVALID_ARGUMENT for an
-  // alias of one that isn't.
+  // alias in any case. NOT_FOUND without any in it, but a pipeline needs none;
+  // INVALID_ARGUMENT for an alias of one that isn't.
   absl::StatusOr<std::vector<int64_t>> ChooseVersions(
       const ModelSettings& settings, const Aliases& aliases) const;
   absl::StatusOr<ModelSpec> ReadSpec(int64_t version,

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -53,10 +52,10 @@ std::map<std::string, int> AliasesOf(int64_t version,
 struct ModelRepository::Impl {
   explicit Impl(const OverrideLimits& overrides) : overrides(overrides) {}
 
-  // A version as it was read, and what its program, settings and labels looked
-  // like just before.
+  // A version as it was read, and what its program, settings and labels, or the
+  // files of its tokenizers, looked like just before.
   struct Known {
-    std::array<std::optional<FileStamp>, 4> stamps;
+    std::vector<std::optional<FileStamp>> stamps;
     absl::StatusOr<std::shared_ptr<const ModelSpec>> spec;
   };
   using KnownVersions = std::map<std::pair<std::string, int64_t>, Known>;
@@ -120,8 +119,13 @@ void ModelRepository::Impl::PollModel(const ModelFolder& model,
 
   for (int64_t version : *wanted) {
     const std::string path = model.ProgramPath(version);
-    const std::array stamps{ReadFileStamp(path), yaml_stamp, config_stamp,
-                            labels_stamp};
+    std::vector stamps{ReadFileStamp(path), yaml_stamp, config_stamp,
+                       labels_stamp};
+    if (settings->pipeline != nullptr) {
+      for (const PipelineStep& step : settings->pipeline->steps) {
+        stamps.push_back(ReadFileStamp(step.tokenizer_path));
+      }
+    }
     const auto last = known.find({path, version});
     if (last != known.end() && last->second.stamps == stamps &&
         IsLasting(last->second.spec.status())) {
@@ -236,8 +240,9 @@ absl::StatusOr<RepositorySnapshot> ModelRepository::Impl::ReadOverride(
     const std::shared_ptr<const void>& claim) const {
   ModelSettings settings;
   if (override.config.has_value()) {
-    ASSIGN_OR_RETURN(settings.config,
+    ASSIGN_OR_RETURN(TritonConfig config,
                      TritonConfig::ParseJson(*override.config, "config"));
+    ASSIGN_OR_RETURN(settings, model.SettingsOf(std::move(config)));
   } else {
     ASSIGN_OR_RETURN(settings, model.ReadSettings());
   }

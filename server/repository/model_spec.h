@@ -23,6 +23,7 @@
 namespace stoker {
 
 class ZipArchive;
+struct PipelineSpec;
 
 // A dynamic dimension of the program: one symbol of the exported graph.
 struct DimensionSpec {
@@ -135,6 +136,10 @@ struct GraphSpec {
 struct ModelSpec {
   std::string name;
   int64_t version = 1;
+  // Of a model that is made of others and has no program. Its inputs, outputs
+  // and dimensions follow from its steps' models
+  // (pipelines/pipeline_interface.h). Null: it has one.
+  std::shared_ptr<const PipelineSpec> pipeline;
   std::string program_path;  // .../model.pt2
   // The file that the rest of this was read from, held open: another one may
   // have its name by now. Null: there is none (in a test).

@@ -15,7 +15,9 @@
 #include "base/status_macros.h"
 #include "repository/config_pbtxt.h"
 #include "repository/config_tensors.h"
+#include "repository/ensemble_yaml.h"
 #include "repository/model_repository.h"
+#include "repository/pipeline_yaml.h"
 #include "repository/yaml_text.h"
 
 namespace stoker {
@@ -45,6 +47,10 @@ class YamlWriter {
     root_.CheckMeanings();
     root_.Child("model_transaction_policy", config_.model_transaction_policy())
         .CheckMeanings();
+    if (config_.has_ensemble_scheduling()) {
+      root_.Refuse("ensemble_scheduling", "none without platform: ensemble",
+                   "a model that is made of others");
+    }
     CheckIdentity(program);
     WriteVersions();
     Add(root_.LineOf("max_batch_size"),
@@ -57,6 +63,22 @@ class YamlWriter {
     if (config_.has_dynamic_batching()) WriteBatching();
   }
 
+  void WriteAsPipeline(const std::string& model) {
+    root_.CheckMeanings();
+    CheckName(model);
+    WriteVersions();
+    if (!config_.has_ensemble_scheduling()) {
+      root_.Refuse("ensemble_scheduling", "steps of an ensemble", "none");
+      return;
+    }
+    if (config_.instance_group_size() > 0) {
+      root_.Ignore("instance_group", "its steps' models have instances");
+    }
+    WriteEnsemble(config_, root_, [this](int line, const std::string& text) {
+      Add(line, text);
+    });
+  }
+
   TritonConfig::Yaml Take() { return std::move(yaml_); }
 
  private:
@@ -65,11 +87,13 @@ class YamlWriter {
     yaml_.lines.push_back(line);
   }
 
+  void CheckName(const std::string& model) const {
+    if (config_.name().empty() || config_.name() == model) return;
+    root_.Refuse("name", absl::StrCat("the folder's, ", model), config_.name());
+  }
+
   void CheckIdentity(const ModelSpec& program) const {
-    if (!config_.name().empty() && config_.name() != program.name) {
-      root_.Refuse("name", absl::StrCat("the folder's, ", program.name),
-                   config_.name());
-    }
+    CheckName(program.name);
     static const auto* const backends =
         new std::set<std::string>{"", "pytorch", "stoker"};
     if (!backends->contains(config_.backend())) {
@@ -361,6 +385,33 @@ absl::StatusOr<TritonConfig::Yaml> TritonConfig::ToYaml(
   Yaml yaml = writer.Take();
   yaml.ignored = std::move(notes.ignored);
   return yaml;
+}
+
+bool TritonConfig::is_ensemble() const {
+  return file_->config.platform() == "ensemble";
+}
+
+absl::StatusOr<TritonConfig::Yaml> TritonConfig::EnsembleYaml(
+    const std::string& model) const {
+  ConfigNotes notes;
+  YamlWriter writer(*file_, notes);
+  writer.WriteAsPipeline(model);
+  RETURN_IF_ERROR(notes.status());
+  Yaml yaml = writer.Take();
+  yaml.ignored = std::move(notes.ignored);
+  return yaml;
+}
+
+absl::StatusOr<std::shared_ptr<const PipelineSpec>> TritonConfig::ReadEnsemble(
+    const std::string& model, const std::string& folder) const {
+  if (!is_ensemble()) return nullptr;
+  ASSIGN_OR_RETURN(const Yaml yaml, EnsembleYaml(model));
+  absl::StatusOr<std::shared_ptr<const PipelineSpec>> pipeline =
+      ReadPipeline(yaml.text, file_->path, folder);
+  if (!pipeline.ok()) {
+    return AtItsLines(pipeline.status(), file_->path, yaml.lines);
+  }
+  return pipeline;
 }
 
 absl::StatusOr<std::vector<std::string>> TritonConfig::Apply(

@@ -18,6 +18,7 @@
 namespace stoker {
 
 struct ConfigPbtxt;
+struct PipelineSpec;
 
 class TritonConfig {
  public:
@@ -44,6 +45,12 @@ class TritonConfig {
   // INVALID_ARGUMENT, a line for each mistake: "<path>:12: input[0].dims:
   // expected ..., got ...".
   absl::StatusOr<Yaml> ToYaml(const ModelSpec& program) const;
+  // An ensemble is a pipeline: as its model.yaml, and as it is read. Null: it
+  // is none. `folder`: of the model.
+  bool is_ensemble() const;
+  absl::StatusOr<Yaml> EnsembleYaml(const std::string& model) const;
+  absl::StatusOr<std::shared_ptr<const PipelineSpec>> ReadEnsemble(
+      const std::string& model, const std::string& folder) const;
   // The same as ApplyModelYaml of that; what is wrong with a value is said with
   // its line in the config.pbtxt. Returns what has no meaning here.
   absl::StatusOr<std::vector<std::string>> Apply(ModelSpec& spec) const;

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "rpc/append_bytes_element.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {

@@ -51,6 +51,15 @@ void DescribeRun(const ModelHandle& handle, const InferResult& result,
   record.begun = result.begun - arrival;
   record.batch = result.batch;
   record.thread = result.thread;
+  for (const StepRun& step : result.steps) {
+    record.steps.push_back({.name = step.name,
+                            .tier = step.tier,
+                            .after = step.submitted - arrival,
+                            .total = step.total,
+                            .queue = step.queue,
+                            .run = step.run,
+                            .batch = step.batch});
+  }
 }
 
 }  // namespace stoker

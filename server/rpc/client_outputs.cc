@@ -5,11 +5,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
 #include "rpc/bytes_elements.h"
 #include "rpc/classification.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
-#include "rpc/error_text.h"
 #include "rpc/status_mapping.h"
 #include "rpc/unary_method.h"
 

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "rpc/error_text.h"
+#include "base/error_text.h"
 #include "rpc/http_answer.h"
 #include "rpc/status_mapping.h"
 #include "rpc/unary_infer.h"

@@ -80,6 +80,16 @@ absl::Status InferCall::Scan() {
   return ticket_.Take(form_.copied_bytes());
 }
 
+absl::Status InferCall::Take(size_t bytes) {
+  absl::MutexLock lock(&memory_mu_);
+  return ticket_.Take(bytes);
+}
+
+void InferCall::Give(size_t bytes) {
+  absl::MutexLock lock(&memory_mu_);
+  ticket_.Resize(ticket_.bytes() - std::min(bytes, ticket_.bytes()));
+}
+
 absl::Status InferCall::Parse() {
   if (form_.parse_limit() == 0) return absl::OkStatus();
   const size_t held = ticket_.bytes();
@@ -167,6 +177,7 @@ absl::Status InferCall::Submit(const ModelHandle& handle) {
   task->cancelled =
       std::shared_ptr<std::atomic<bool>>(shared_from_this(), &cancelled_);
   task->alone = ticket_.Alone();
+  task->memory = this;
   task->on_done = [this](Result result) { HandOver(std::move(result)); };
   self_ = shared_from_this();
   queued_ = true;

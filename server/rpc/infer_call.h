@@ -36,7 +36,8 @@
 
 namespace stoker {
 
-class InferCall : public std::enable_shared_from_this<InferCall> {
+class InferCall : public std::enable_shared_from_this<InferCall>,
+                  private TaskMemory {
  public:
   // What all calls share; outlives them.
   struct Services {
@@ -104,6 +105,10 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
  private:
   using Result = absl::StatusOr<InferResult>;
 
+  // TaskMemory, between the submission and the run's end.
+  absl::Status Take(size_t bytes) override ABSL_LOCKS_EXCLUDED(memory_mu_);
+  void Give(size_t bytes) override ABSL_LOCKS_EXCLUDED(memory_mu_);
+
   void Begin() ABSL_LOCKS_EXCLUDED(mu_);
   absl::Status Scan();
   void GoOn(const absl::Status& parsed) ABSL_LOCKS_EXCLUDED(mu_);
@@ -154,6 +159,7 @@ class InferCall : public std::enable_shared_from_this<InferCall> {
   std::shared_ptr<InferCall> self_;
   std::optional<Result> result_;  // on its way to the completion thread
 
+  absl::Mutex memory_mu_;  // the ticket is one thread's at a time
   absl::Mutex mu_;
   // Until the answer is written: what its version has in memory, and its
   // figures, stay until then, also when it is unloaded meanwhile.

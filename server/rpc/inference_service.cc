@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
-#include "rpc/error_text.h"
 #include "rpc/model_service.h"
 #include "rpc/stream_infer.h"
 #include "rpc/unary_infer.h"

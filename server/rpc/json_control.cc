@@ -6,11 +6,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/json_field.h"
 #include "base/json_text.h"
 #include "base/status_macros.h"
 #include "open_inference.pb.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {

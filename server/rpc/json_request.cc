@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
-#include "rpc/error_text.h"
 #include "rpc/json_elements.h"
 #include "rpc/json_values.h"
 

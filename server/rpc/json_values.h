@@ -15,9 +15,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "rpc/append_bytes_element.h"
-#include "rpc/error_text.h"
 #include "rpc/json_elements.h"
 #include "rpc/json_request.h"
 

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/error_text.h"
 #include "open_inference.pb.h"
-#include "rpc/error_text.h"
 #include "rpc/message_bytes.h"
 
 namespace stoker {

@@ -10,10 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/utf8.h"
 #include "repository/model_spec.h"
+#include "repository/pipeline_spec.h"
 #include "repository/snapshot_source.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {
@@ -21,7 +22,32 @@ namespace {
 // What names the kind of model to clients; "ensemble" and others have a meaning
 // there.
 constexpr char kPlatform[] = "stoker_pt2";
+constexpr char kEnsemble[] = "ensemble";
+constexpr char kPipeline[] = "stoker_pipeline";
 constexpr char kBackend[] = "stoker";
+
+// Clients ask for the models of an ensemble, and a tokenizer is none.
+std::string_view PlatformOf(const ModelSpec& spec) {
+  if (spec.pipeline == nullptr) return kPlatform;
+  const bool of_models =
+      std::none_of(spec.pipeline->steps.begin(), spec.pipeline->steps.end(),
+                   [](const auto& step) { return step.is_tokenizer(); });
+  return of_models ? kEnsemble : kPipeline;
+}
+
+void FillSteps(const PipelineSpec& pipeline, inference::ModelEnsembling* out) {
+  for (const PipelineStep& step : pipeline.steps) {
+    inference::ModelEnsembling::Step& added = *out->add_step();
+    added.set_model_name(step.model);
+    added.set_model_version(step.version > 0 ? step.version : -1);
+    for (const StepTensor& in : step.inputs) {
+      (*added.mutable_input_map())[in.own] = in.tensor;
+    }
+    for (const StepTensor& made : step.outputs) {
+      (*added.mutable_output_map())[made.own] = made.tensor;
+    }
+  }
+}
 
 inference::DataType ConfigType(DataType dtype) {
   switch (dtype) {
@@ -194,7 +220,7 @@ void FillServerMetadata(std::string_view name, std::string_view version,
 void FillModelMetadata(const ModelSpec& spec,
                        inference::ModelMetadataResponse* response) {
   response->set_name(spec.name);
-  response->set_platform(kPlatform);
+  response->set_platform(std::string(PlatformOf(spec)));
   for (const InputSpec& input : spec.inputs)
     FillTensorMetadata(input, response->add_inputs());
   for (const OutputSpec& output : spec.outputs) {
@@ -206,14 +232,10 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
   const bool batched =
       spec.batch_dimension.has_value() && spec.max_batch_size > 0;
   config->set_name(spec.name);
-  config->set_platform(kPlatform);
-  config->set_backend(kBackend);
-  config->set_default_model_filename("model.pt2");
+  config->set_platform(std::string(PlatformOf(spec)));
   if (batched) {
     config->set_max_batch_size(static_cast<int32_t>(std::min<int64_t>(
         spec.max_batch_size, std::numeric_limits<int32_t>::max())));
-    FillDynamicBatching(spec.dynamic_batching,
-                        config->mutable_dynamic_batching());
   }
   for (const InputSpec& input : spec.inputs) {
     inference::ModelInput* out = config->add_input();
@@ -222,6 +244,18 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
   }
   for (const OutputSpec& output : spec.outputs) {
     FillConfigTensor(output, batched, config->add_output());
+  }
+  if (spec.pipeline != nullptr) {
+    if (PlatformOf(spec) == kEnsemble) {
+      FillSteps(*spec.pipeline, config->mutable_ensemble_scheduling());
+    }
+    return;
+  }
+  config->set_backend(kBackend);
+  config->set_default_model_filename("model.pt2");
+  if (batched) {
+    FillDynamicBatching(spec.dynamic_batching,
+                        config->mutable_dynamic_batching());
   }
   inference::ModelInstanceGroup* group = config->add_instance_group();
   group->set_name(spec.name);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/error_text.h"
+#include "base/error_text.h"
 #include "rpc/status_mapping.h"
 #include "rpc/unary_method.h"
 #include "wire/call.h"

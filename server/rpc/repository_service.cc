@@ -21,13 +21,14 @@ absl::Status CheckRepositoryName(const std::string& name) {
       "'repository_name' specification is not supported by this server");
 }
 
-absl::Status CheckUnload(
+// Whether the models go, too, that were loaded with it as its steps.
+absl::StatusOr<bool> UnloadsSteps(
     const inference::RepositoryModelUnloadRequest& request) {
   const auto found = request.parameters().find("unload_dependents");
-  if (found == request.parameters().end() ||
-      found->second.parameter_choice_case() ==
-          ModelRepositoryParameter::kBoolParam) {
-    return absl::OkStatus();  // no model has dependents
+  if (found == request.parameters().end()) return false;
+  if (found->second.parameter_choice_case() ==
+      ModelRepositoryParameter::kBoolParam) {
+    return found->second.bool_param();
   }
   return absl::InvalidArgumentError(
       "invalid value type for 'unload_dependents' parameter, expected "
@@ -76,20 +77,22 @@ void AddLoad(MethodTable& methods, const RepositoryServices& services) {
 }
 
 void AddUnload(MethodTable& methods, ModelManager& manager) {
-  AddUnaryLater(
-      methods, InferencePath("RepositoryModelUnload"),
-      [&manager](const ByteChain& bytes, const AnswerLater& answer) {
-        inference::RepositoryModelUnloadRequest request;
-        absl::Status status = CheckControl(manager);
-        if (status.ok()) status = ParseMessage(bytes, request);
-        if (status.ok())
-          status = CheckRepositoryName(request.repository_name());
-        if (status.ok()) status = CheckUnload(request);
-        if (!status.ok()) return answer(status);
-        manager.Unload(
-            request.model_name(),
-            Answering(answer, inference::RepositoryModelUnloadResponse()));
-      });
+  AddUnaryLater(methods, InferencePath("RepositoryModelUnload"),
+                [&manager](const ByteChain& bytes, const AnswerLater& answer) {
+                  inference::RepositoryModelUnloadRequest request;
+                  absl::Status status = CheckControl(manager);
+                  if (status.ok()) status = ParseMessage(bytes, request);
+                  if (status.ok())
+                    status = CheckRepositoryName(request.repository_name());
+                  if (!status.ok()) return answer(status);
+                  const absl::StatusOr<bool> steps = UnloadsSteps(request);
+                  if (!steps.ok()) return answer(steps.status());
+                  const ModelManager::Done done = Answering(
+                      answer, inference::RepositoryModelUnloadResponse());
+                  if (*steps)
+                    return manager.UnloadWithSteps(request.model_name(), done);
+                  manager.Unload(request.model_name(), done);
+                });
 }
 
 void AddIndex(MethodTable& methods, ModelManager& manager) {

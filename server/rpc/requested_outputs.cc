@@ -5,10 +5,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
 #include "rpc/classification.h"
-#include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
 
 namespace stoker {

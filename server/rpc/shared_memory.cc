@@ -12,9 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/errno_status.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "metrics/catalog.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {

@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "open_inference.pb.h"
-#include "rpc/error_text.h"
 #include "rpc/unary_method.h"
 
 namespace stoker {

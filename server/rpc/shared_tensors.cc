@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
-#include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
 
 namespace stoker {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/cord.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/utf8.h"
-#include "rpc/error_text.h"
 #include "rpc_status.pb.h"
 
 namespace stoker {

@@ -9,13 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
+#include "repository/shape_reader.h"
 #include "rpc/bytes_elements.h"
-#include "rpc/error_text.h"
 #include "rpc/request_parameters.h"
 #include "rpc/requested_outputs.h"
-#include "rpc/shape_reader.h"
 #include "rpc/shared_tensors.h"
 #include "rpc/typed_contents.h"
 #include "tensor/element.h"
@@ -24,6 +24,10 @@ namespace stoker {
 namespace {
 
 using InferInput = RequestView::Input;
+
+GivenTensor Given(const InferInput& input) {
+  return {input.datatype, input.shape};
+}
 
 constexpr std::string_view kBytesName = "BYTES";
 
@@ -322,21 +326,24 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
   };
   RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
     const bool later = spec.inputs[i].is_bytes && got.datatype == kBytesName;
-    return later ? absl::OkStatus() : shapes.ReadInput(i, got);
+    return later ? absl::OkStatus() : shapes.ReadInput(i, Given(got));
   }));
   ASSIGN_OR_RETURN(const AllElements elements,
                    ReadElements(request, shared, spec, positions, admit));
   for (const int i : LongestFirst(elements)) {
+    const LongestElement longest{elements[i]->longest(),
+                                 elements[i]->longest_index()};
     RETURN_IF_ERROR(
-        shapes.ReadInput(i, request.inputs[positions[i]], &*elements[i]));
+        shapes.ReadInput(i, Given(request.inputs[positions[i]]), &longest));
   }
   if (shapes.LacksSizes()) {
     RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
-      return shapes.SolveInput(i, got);
+      return shapes.SolveInput(i, Given(got));
     }));
   }
-  RETURN_IF_ERROR(for_each_given(
-      [&](int i, const InferInput& got) { return shapes.CheckInput(i, got); }));
+  RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
+    return shapes.CheckInput(i, Given(got));
+  }));
   RETURN_IF_ERROR(shapes.CheckBatch());
   RETURN_IF_ERROR(admit(ScatteredBytes(request) + shared.input_bytes() +
                         AnswerBytes(spec, decoded.outputs, shapes.sizes()) +
@@ -348,7 +355,7 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
     ASSIGN_OR_RETURN(
         decoded.inputs[i],
         ReadTensor(request, shared, static_cast<size_t>(positions[i]), spec,
-                   spec.inputs[i], shapes.ShapeOf(i, got), owner));
+                   spec.inputs[i], shapes.ShapeOf(i, Given(got)), owner));
     return absl::OkStatus();
   }));
   // Last, those that are made here: what the others claim to be has arrived.
@@ -358,8 +365,8 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
       ASSIGN_OR_RETURN(decoded.inputs[i],
                        DefaultTensor(spec, input, shapes.sizes()));
     } else if (input.is_bytes) {
-      const Shape& shape =
-          shapes.ShapeOf(static_cast<int>(i), request.inputs[positions[i]]);
+      const Shape& shape = shapes.ShapeOf(static_cast<int>(i),
+                                          Given(request.inputs[positions[i]]));
       ASSIGN_OR_RETURN(
           decoded.inputs[i],
           elements[i]->Rows({input.name, spec.name, input.dtype, shape},

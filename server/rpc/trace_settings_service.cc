@@ -7,12 +7,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/error_text.h"
 #include "base/json_field.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "open_inference.pb.h"
-#include "rpc/error_text.h"
 #include "rpc/json_control.h"
 #include "rpc/unary_method.h"
 

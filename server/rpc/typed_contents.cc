@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {

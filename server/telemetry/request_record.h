@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -45,6 +46,16 @@ struct RequestRecord {
   absl::Duration queue, assemble, run, split, dequeued, begun;
   uint64_t batch = 0;  // the process's number for it
   int thread = -1;     // of its device that ran it; -1: one of gRPC's
+
+  // Of a pipeline, in the order in which they ended.
+  struct Step {
+    std::string name;
+    std::string_view tier;
+    absl::Duration after;  // the arrival, when its inputs were there
+    absl::Duration total, queue, run;
+    uint64_t batch = 0;
+  };
+  std::vector<Step> steps;
 
   absl::StatusCode status = absl::StatusCode::kOk;
   // The reason, where it can't hold a value; else empty.

@@ -160,6 +160,20 @@ uint64_t SpanMaker::AddRequest(const RequestRecord& record,
     span.set_parent_span_id(parent);
     return span;
   };
+  if (!record.steps.empty()) {
+    // Each in a batch of its own model.
+    for (const RequestRecord::Step& step : record.steps) {
+      otlp::Span& span = child("step", step.after, step.total);
+      Set(span, "stoker.step", step.name);
+      Set(span, "stoker.tier", step.tier);
+      Set(span, "stoker.queue_us", absl::ToInt64Microseconds(step.queue));
+      Set(span, "stoker.run_us", absl::ToInt64Microseconds(step.run));
+      if (step.batch == 0) continue;
+      const BatchIds batch = IdsOf(step.batch);
+      AddLink(batch.trace, batch.span, *span.mutable_links());
+    }
+    return 0;
+  }
   const absl::Duration enqueued = record.dequeued - record.queue;
   child("decode", absl::ZeroDuration(), enqueued);
   child("queue", enqueued, record.queue);

@@ -74,6 +74,12 @@ class Writer {
   std::set<uint64_t> batches_;
 };
 
+// One that has run, and is no pipeline's, whose steps were in batches of
+// others.
+bool HasBatch(const RequestRecord& record) {
+  return !record.tier.empty() && record.steps.empty();
+}
+
 void Writer::Batch(const RequestRecord& record) {
   if (!batches_.insert(record.batch).second) return;
   const int row =
@@ -110,7 +116,11 @@ void Writer::Request(const RequestRecord& record, size_t number) {
            "\"id\":", Quoted(record.id), ",\"peer\":", Quoted(record.peer),
            ",\"rows\":", record.rows, ",\"batch\":", record.batch,
            ",\"status\":", Quoted(absl::StatusCodeToString(record.status))));
-  if (!record.tier.empty()) {
+  for (const RequestRecord::Step& step : record.steps) {
+    mark("b", step.name, record.arrived + step.after);
+    mark("e", step.name, record.arrived + step.after + step.total);
+  }
+  if (HasBatch(record)) {
     const absl::Time left = record.arrived + record.dequeued;
     mark("b", "queue", left - record.queue);
     mark("e", "queue", left);
@@ -134,7 +144,7 @@ void Writer::Work(const WorkRecord& record) {
 void Writer::Waiting() {
   std::map<std::string, std::vector<std::pair<absl::Time, int>>> changes;
   for (const RequestRecord& record : recording_.requests) {
-    if (record.tier.empty()) continue;
+    if (!HasBatch(record)) continue;
     const absl::Time left = record.arrived + record.dequeued;
     auto& of_version = changes[Label(record)];
     of_version.emplace_back(left - record.queue, 1);
@@ -162,7 +172,7 @@ std::string Writer::Write() {
       "\"stokerd\"}");
   size_t number = 0;
   for (const RequestRecord& record : recording_.requests) {
-    if (!record.tier.empty()) Batch(record);
+    if (HasBatch(record)) Batch(record);
     Request(record, ++number);
   }
   for (const WorkRecord& record : recording_.work) Work(record);

@@ -85,7 +85,7 @@ def test_int8_is_the_code_of_float32_with_other_weights(
                 assert 1e-5 < daemon.metric("stoker_parity_max_abs_error") < 0.1
             assert daemon.stop() == 0
     notes = [path.name for path in (kept / "kernels").rglob("int8-factors-*")]
-    assert len(notes) == 1, notes
+    assert notes
     with start(root, "--no-promotion-checks") as daemon, daemon.client() as client:
         daemon.wait_ready()
         answer = infer(client, x, "layers")

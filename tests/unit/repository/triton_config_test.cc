@@ -5,6 +5,7 @@
 
 #include "model_config.pb.h"
 #include "repository/config_meaning.h"
+#include "repository/pipeline_spec.h"
 #include "tests/unit/repository/minilm_spec.h"
 
 namespace stoker {
@@ -309,6 +310,73 @@ TEST(TritonConfigTest, WhatHasNoMeaningIsListedWithItsLine) {
                   HasSubstr(":2: parameters[1] has no meaning here: B is")));
   EXPECT_THAT(Ignored("instance_group { kind: KIND_GPU }"),
               ElementsAre(HasSubstr("without gpus it is one GPU")));
+}
+
+constexpr char kEnsemble[] =
+    "platform: 'ensemble'\n"
+    "max_batch_size: 4\n"
+    "input { name: 'x' data_type: TYPE_FP32 dims: [ 16 ] }\n"
+    "output { name: 'y' data_type: TYPE_STRING dims: [ 1 ] }\n"
+    "ensemble_scheduling {\n"
+    "  step { model_name: 'a' model_version: -1\n"
+    "    input_map { key: 'in' value: 'x' }\n"
+    "    output_map { key: 'out' value: 't' } }\n"
+    "  step { model_name: 'a' model_version: 2\n"
+    "    input_map { key: 'in' value: 't' }\n"
+    "    output_map { key: 'out' value: 'y' } }\n"
+    "}\n";
+
+TEST(TritonConfigTest, AnEnsembleIsAPipeline) {
+  const auto config = TritonConfig::Parse(kEnsemble, "e/config.pbtxt");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->is_ensemble());
+  const auto yaml = config->EnsembleYaml("e");
+  ASSERT_TRUE(yaml.ok()) << yaml.status();
+  EXPECT_EQ(yaml->text,
+            "max_batch_size: 4\n"
+            "pipeline:\n"
+            "  inputs:\n"
+            "    x: {datatype: FP32, dims: [-1, 16]}\n"
+            "  outputs:\n"
+            "    \"y\": {datatype: BYTES, dims: [-1, 1]}\n"
+            "  steps:\n"
+            "  - model: a\n"
+            "    inputs: {in: x}\n"
+            "    outputs: {out: t}\n"
+            "  - model: a\n"
+            "    name: \"a-2\"\n"
+            "    version: 2\n"
+            "    inputs: {in: t}\n"
+            "    outputs: {out: \"y\"}\n");
+  const auto pipeline = config->ReadEnsemble("e", "e");
+  ASSERT_TRUE(pipeline.ok()) << pipeline.status();
+  EXPECT_EQ((*pipeline)->steps[1].version, 2);
+  EXPECT_EQ((*pipeline)->max_batch_size, 4);
+}
+
+TEST(TritonConfigTest, MistakesInAnEnsembleAreToldWithTheirLine) {
+  const struct {
+    const char* from;
+    const char* to;
+    const char* message;
+  } cases[] = {
+      {"value: 't' }\n    output_map", "value: 'u' }\n    output_map",
+       "e/config.pbtxt:10: pipeline.steps[1].inputs.in: expected a tensor that "
+       "the pipeline takes or a step makes, got 'u'"},
+      {"model_version: 2", "model_version: 2 model_namespace: 'n'",
+       "config.pbtxt:9: ensemble_scheduling.step[1].model_namespace: expected"},
+      {"dims: [ 16 ]", "dims: [ 16 ] optional: true",
+       "input[0].optional: expected false"},
+      {"max_batch_size: 4", "name: 'f'", "name: expected the folder's, e"},
+  };
+  for (const auto& [from, to, message] : cases) {
+    std::string text = kEnsemble;
+    text.replace(text.find(from), std::string(from).size(), to);
+    const auto config = TritonConfig::Parse(text, "e/config.pbtxt");
+    ASSERT_TRUE(config.ok()) << config.status();
+    EXPECT_THAT(config->ReadEnsemble("e", "e").status().message(),
+                HasSubstr(message));
+  }
 }
 
 TEST(TritonConfigTest, WhatCannotBeHonouredIsRefusedWithItsLine) {

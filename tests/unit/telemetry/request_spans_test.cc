@@ -130,6 +130,33 @@ TEST(RequestSpansTest, AClientsTraceGoesOn) {
   EXPECT_EQ(request.parent_span_id(), zeros + "\3");
 }
 
+TEST(RequestSpansTest, StepsOfAPipeline) {
+  SpanMaker maker;
+  RequestRecord record = Answered(1);
+  record.tier = "pipeline";
+  record.steps = {{.name = "tokenizer",
+                   .tier = "tokenizer",
+                   .after = absl::Microseconds(10),
+                   .total = absl::Microseconds(5)},
+                  {.name = "encoder",
+                   .tier = "aot",
+                   .after = absl::Microseconds(15),
+                   .total = absl::Microseconds(50),
+                   .queue = absl::Microseconds(20),
+                   .run = absl::Microseconds(30),
+                   .batch = 7}};
+  otlp::ScopeSpans spans;
+  maker.AddRequests({record}, spans);
+  ASSERT_EQ(spans.spans_size(), 3);
+  const otlp::Span& encoder = spans.spans(2);
+  EXPECT_EQ(encoder.name(), "step");
+  EXPECT_EQ(encoder.parent_span_id(), Find(spans, kCall).span_id());
+  EXPECT_EQ(Text(encoder, "stoker.step"), "encoder");
+  EXPECT_EQ(Number(encoder, "stoker.queue_us"), 20);
+  EXPECT_EQ(encoder.links_size(), 1);
+  EXPECT_EQ(spans.spans(1).links_size(), 0);
+}
+
 TEST(RequestSpansTest, WhatDidNotRun) {
   SpanMaker maker;
   RequestRecord record;

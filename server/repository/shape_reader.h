@@ -8,21 +8,32 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "rpc/request_reader.h"
 #include "tensor/shape_bucket.h"
 #include "tensor/tensor.h"
 
 namespace stoker {
 
-class BytesElements;
 struct InputSpec;
 struct ModelSpec;
+
+// What came for an input, as clients have it.
+struct GivenTensor {
+  std::string_view datatype;  // the protocol's name
+  const Shape& shape;
+};
+
+// Of the elements of an input of BYTES.
+struct LongestElement {
+  size_t bytes = 0;
+  size_t index = 0;
+};
 
 // Every method that returns a status: INVALID_ARGUMENT, with input, model, what
 // was expected and what came.
@@ -32,34 +43,34 @@ class ShapeReader {
 
   // `index`: of the model's input. First of all, for each input; last for those
   // of BYTES, of which the one with the longest element comes first.
-  // `elements`: of these.
-  absl::Status ReadInput(int index, const RequestView::Input& got,
-                         const BytesElements* elements = nullptr);
+  // `longest`: of these.
+  absl::Status ReadInput(int index, const GivenTensor& got,
+                         const LongestElement* longest = nullptr);
 
   bool LacksSizes() const;
 
   // The dimensions that stand alone at no axis; after ReadInput of every input.
-  absl::Status SolveInput(int index, const RequestView::Input& got);
+  absl::Status SolveInput(int index, const GivenTensor& got);
 
   // Constants and expressions; after SolveInput.
-  absl::Status CheckInput(int index, const RequestView::Input& got) const;
+  absl::Status CheckInput(int index, const GivenTensor& got) const;
 
   // INTERNAL where a dimension is no axis of any input.
   absl::Status CheckBatch() const;
 
   // As the program has it; after ReadInput.
-  const Shape& ShapeOf(int index, const RequestView::Input& got) const;
+  const Shape& ShapeOf(int index, const GivenTensor& got) const;
   const DimensionSizes& sizes() const { return sizes_; }
   int64_t rows() const;
 
  private:
   absl::StatusOr<int64_t> RowBytes(const InputSpec& input,
-                                   const BytesElements& elements) const;
+                                   const LongestElement& longest) const;
   absl::Status SetDimension(int dimension, int index, size_t axis,
-                            const RequestView::Input& got);
+                            const GivenTensor& got);
   std::string WrongRankHint(const InputSpec& input,
-                            const RequestView::Input& got) const;
-  absl::Status WrongShape(const InputSpec& input, const RequestView::Input& got,
+                            const GivenTensor& got) const;
+  absl::Status WrongShape(const InputSpec& input, const GivenTensor& got,
                           absl::string_view hint) const;
 
   const ModelSpec& spec_;

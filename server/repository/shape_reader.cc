@@ -1,4 +1,4 @@
-#include "rpc/shape_reader.h"
+#include "repository/shape_reader.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,10 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/error_text.h"
 #include "base/status_macros.h"
 #include "repository/model_spec.h"
-#include "rpc/bytes_elements.h"
-#include "rpc/error_text.h"
 
 namespace stoker {
 namespace {
@@ -21,6 +20,13 @@ constexpr int64_t kUnset = -1;
 template <typename... Parts>
 absl::Status WrongInput(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// [batch, 1] of BYTES, for [batch]: as Triton's clients send a string for each
+// row.
+bool IsColumn(const InputSpec& input, const GivenTensor& got) {
+  return input.is_bytes && input.dims.size() == 2 && got.shape.size() == 2 &&
+         got.shape[1] == 1;
 }
 
 // The largest integer for what is larger.
@@ -38,8 +44,8 @@ ShapeReader::ShapeReader(const ModelSpec& spec)
       sizes_(spec.dimensions.size(), kUnset),
       first_input_(spec.dimensions.size(), kUnset) {}
 
-absl::Status ShapeReader::ReadInput(int index, const RequestView::Input& got,
-                                    const BytesElements* elements) {
+absl::Status ShapeReader::ReadInput(int index, const GivenTensor& got,
+                                    const LongestElement* longest) {
   const InputSpec& input = spec_.inputs[index];
   const DataType dtype = input.is_bytes ? DataType::kBytes : input.dtype;
   if (got.datatype != DataTypeName(dtype)) {
@@ -58,13 +64,18 @@ absl::Status ShapeReader::ReadInput(int index, const RequestView::Input& got,
     if (!shape) return WrongShape(input, got, WrongRankHint(input, got));
     reshaped_.resize(spec_.inputs.size());
     reshaped_[index] = *std::move(shape);
+  } else if (IsColumn(input, got)) {
+    reshaped_.resize(spec_.inputs.size());
+    reshaped_[index] = {got.shape[0]};
   } else if (got.shape.size() + (input.is_bytes ? 1 : 0) != input.dims.size()) {
     return WrongShape(input, got, WrongRankHint(input, got));
   }
   if (input.is_bytes) {
     reshaped_.resize(spec_.inputs.size());
-    if (!input.reshape.has_value()) reshaped_[index] = got.shape;
-    ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(input, *elements));
+    if (!input.reshape.has_value() && !IsColumn(input, got)) {
+      reshaped_[index] = got.shape;
+    }
+    ASSIGN_OR_RETURN(const int64_t row_bytes, RowBytes(input, *longest));
     reshaped_[index].push_back(row_bytes);
   }
   for (size_t axis = 0; axis < input.dims.size(); ++axis) {
@@ -75,8 +86,7 @@ absl::Status ShapeReader::ReadInput(int index, const RequestView::Input& got,
   return absl::OkStatus();
 }
 
-const Shape& ShapeReader::ShapeOf(int index,
-                                  const RequestView::Input& got) const {
+const Shape& ShapeReader::ShapeOf(int index, const GivenTensor& got) const {
   const InputSpec& input = spec_.inputs[index];
   return input.reshape.has_value() || input.is_bytes ? reshaped_[index]
                                                      : got.shape;
@@ -86,7 +96,7 @@ bool ShapeReader::LacksSizes() const {
   return std::find(sizes_.begin(), sizes_.end(), kUnset) != sizes_.end();
 }
 
-absl::Status ShapeReader::SolveInput(int index, const RequestView::Input& got) {
+absl::Status ShapeReader::SolveInput(int index, const GivenTensor& got) {
   const InputSpec& input = spec_.inputs[index];
   const Shape& shape = ShapeOf(index, got);
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -106,8 +116,7 @@ absl::Status ShapeReader::SolveInput(int index, const RequestView::Input& got) {
   return absl::OkStatus();
 }
 
-absl::Status ShapeReader::CheckInput(int index,
-                                     const RequestView::Input& got) const {
+absl::Status ShapeReader::CheckInput(int index, const GivenTensor& got) const {
   const InputSpec& input = spec_.inputs[index];
   const Shape& shape = ShapeOf(index, got);
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -144,8 +153,8 @@ int64_t ShapeReader::rows() const {
 
 // As long as the longest element, where the other inputs leave that open.
 absl::StatusOr<int64_t> ShapeReader::RowBytes(
-    const InputSpec& input, const BytesElements& elements) const {
-  const auto longest = static_cast<int64_t>(elements.longest());
+    const InputSpec& input, const LongestElement& element) const {
+  const auto longest = static_cast<int64_t>(element.bytes);
   const DimExpr& last = input.dims.back();
   int64_t most = 0;
   if (last.is_constant()) {
@@ -166,12 +175,12 @@ absl::StatusOr<int64_t> ShapeReader::RowBytes(
     most = SizeAt(affine, most_sizes);
   }
   return WrongInput("input '", input.name, "' for model '", spec_.name,
-                    "': string element ", elements.longest_index(), " has ",
-                    longest, " bytes, expected at most ", most);
+                    "': string element ", element.index, " has ", longest,
+                    " bytes, expected at most ", most);
 }
 
 absl::Status ShapeReader::SetDimension(int dimension, int index, size_t axis,
-                                       const RequestView::Input& got) {
+                                       const GivenTensor& got) {
   const int64_t size = ShapeOf(index, got)[axis];
   if (sizes_[dimension] == kUnset) {
     sizes_[dimension] = size;
@@ -194,7 +203,7 @@ absl::Status ShapeReader::SetDimension(int dimension, int index, size_t axis,
 }
 
 std::string ShapeReader::WrongRankHint(const InputSpec& input,
-                                       const RequestView::Input& got) const {
+                                       const GivenTensor& got) const {
   const size_t rank = got.shape.size();
   const size_t wanted = input.reshape.has_value()
                             ? input.reshape->dims.size()
@@ -207,7 +216,7 @@ std::string ShapeReader::WrongRankHint(const InputSpec& input,
 }
 
 absl::Status ShapeReader::WrongShape(const InputSpec& input,
-                                     const RequestView::Input& got,
+                                     const GivenTensor& got,
                                      absl::string_view hint) const {
   Shape expected;
   std::string reshape;
