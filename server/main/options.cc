@@ -17,6 +17,7 @@
 #include "kernel_cache/cache_folder.h"
 #include "main/gpu_options.h"
 #include "main/memory_options.h"
+#include "main/resource_options.h"
 #include "main/seconds.h"
 #include "main/telemetry_options.h"
 #include "main/tls_options.h"
@@ -183,6 +184,7 @@ void CommandLine::AddDevices() {
       ->capture_default_str();
   AddGpuOptions(app_, options_.gpu);
   AddMemoryOptions(app_, options_.memory_budget);
+  AddResourceOptions(app_, options_.resources);
 }
 
 void CommandLine::AddAddresses() {

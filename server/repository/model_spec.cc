@@ -1,10 +1,21 @@
 #include "repository/model_spec.h"
 
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "program/zip_archive.h"
 
 namespace stoker {
+
+bool IsResourceName(std::string_view name) {
+  constexpr size_t kLongest = 64;
+  return !name.empty() && name.size() <= kLongest && name != "cpu" &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.';
+         });
+}
 
 std::string ModelSpec::Label() const {
   return absl::StrCat(name, ":", version);

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -130,6 +131,21 @@ struct GraphSpec {
   int64_t max_bytes = int64_t{1} << 30;  // of device memory, for each device
 };
 
+// Letters, digits, '_', '-' and '.', at most 64, and not cpu.
+bool IsResourceName(std::string_view name);
+inline constexpr char kResourceNames[] =
+    "a resource's name, of letters, digits, '_', '-' and '.', and not cpu";
+inline constexpr int kMostOfResource = 1'000'000;
+
+// What each run of the model takes of a resource that the operator named.
+struct ResourceDemand {
+  int count = 1;
+  bool global = false;  // one for all devices, instead of one on each
+
+  friend bool operator==(const ResourceDemand&,
+                         const ResourceDemand&) = default;
+};
+
 struct ModelSpec {
   std::string name;
   int64_t version = 1;
@@ -179,8 +195,9 @@ struct ModelSpec {
   // CPUs of each instance, or one entry for all; empty: not confined.
   std::vector<std::vector<int>> cpus;
   std::optional<int> numa_node;  // whose CPUs, where `cpus` is empty
-  int weight = 1;                // share of the device against other models'
-  bool keep_in_memory = false;   // never rests
+  double weight = 1;             // share of the device against other models'
+  std::map<std::string, ResourceDemand> resources;  // by name
+  bool keep_in_memory = false;                      // never rests
   CompileSpec compile;
   DynamicBatchingSpec dynamic_batching;
   ParitySpec parity;

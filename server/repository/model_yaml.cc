@@ -39,7 +39,7 @@ const std::vector<std::string>& FieldNames() {
       "threads",    "instances",        "cpus",           "numa_node",
       "weight",     "dynamic_batching", "parity",         "device",
       "graphs",     "unproved",         "outputs",        "update",
-      "memory"};
+      "memory",     "resources"};
   return *names;
 }
 
@@ -98,8 +98,9 @@ class SpecEditor {
     }
     if (const YamlValue* value = Find("cpus")) ReadCpus(*value, spec_);
     if (const YamlValue* value = Find("numa_node")) ReadNumaNode(*value, spec_);
-    if (const YamlValue* value = Find("weight")) {
-      value->ReadInt(1, 1000, spec_.weight);
+    if (const YamlValue* value = Find("weight")) ReadWeight(*value, spec_);
+    if (const YamlValue* value = Find("resources")) {
+      ReadResources(*value, spec_);
     }
     if (const YamlValue* value = Find("memory")) ReadMemory(*value);
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "repository/config_pbtxt.h"
+#include "repository/config_rate_limiter.h"
 #include "repository/config_tensors.h"
 #include "repository/model_repository.h"
 #include "repository/yaml_text.h"
@@ -53,6 +54,9 @@ class YamlWriter {
     WriteTensors("outputs", tensors.outputs);
     WriteBuckets(program, tensors);
     WriteInstances();
+    for (const auto& [line, text] : RateLimiterYaml(config_, root_)) {
+      Add(line, text);
+    }
     WriteParameters();
     if (config_.has_dynamic_batching()) WriteBatching();
   }

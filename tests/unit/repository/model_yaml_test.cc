@@ -110,7 +110,8 @@ unmatched: reject
 compile: false
 threads: 3
 instances: 2
-weight: 3
+weight: 2.5
+resources: {slots: 4, lanes: {count: 2, global: true}}
 memory: {keep: true}
 cpus: ["0-1", "2,5"]
 dynamic_batching:
@@ -133,7 +134,9 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_FALSE(spec->compile.enabled);
   EXPECT_EQ(spec->threads, 3);
   EXPECT_EQ(spec->instances, 2);
-  EXPECT_EQ(spec->weight, 3);
+  EXPECT_EQ(spec->weight, 2.5);
+  EXPECT_EQ(spec->resources, (std::map<std::string, ResourceDemand>{
+                                 {"lanes", {2, true}}, {"slots", {4}}}));
   EXPECT_TRUE(spec->keep_in_memory);
   EXPECT_EQ(spec->cpus, (std::vector<std::vector<int>>{{0, 1}, {2, 5}}));
   const DynamicBatchingSpec& batching = spec->dynamic_batching;
@@ -282,14 +285,14 @@ TEST(ModelYamlTest, Mistakes) {
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
        "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, "
-       "unproved, outputs, update, memory, got "
+       "unproved, outputs, update, memory, resources, got "
        "an unknown "
        "field (did "
        "you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8",
-       "parity, device, graphs, unproved, outputs, update, memory, got an "
-       "unknown field"},
+       "parity, device, graphs, unproved, outputs, update, memory, resources, "
+       "got an unknown field"},
       {"update: later", "1: update: expected beside or replace, got later"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
@@ -332,7 +335,15 @@ TEST(ModelYamlTest, Mistakes) {
        "2: cpus: expected CPUs for all instances, or a list with those of "
        "each of the 3, got a list of 2"},
       {"cpus: 0\nnuma_node: 0", "2: numa_node: expected nothing beside cpus"},
-      {"weight: 0", "an integer from 1 to 1000, got 0"},
+      {"weight: 0", "a number from 0.001 to 1000, got 0"},
+      {"weight: .nan", "weight: expected a number, got .nan"},
+      {"resources: {slots: 0}",
+       "1: resources.slots: expected an integer from 1 to 1000000, got 0"},
+      {"resources: {slots: {count: 2, globl: true}}",
+       "resources.slots.globl: expected one of count, global"},
+      {"resources: {cpu: 1}", "expected a resource's name, of letters"},
+      {"resources: {\"a:b\": 1}", "and not cpu, got a:b"},
+      {"resources: [slots]", "resources: expected a map"},
       {"memory: {keep: 1G}", "expected true or false, got 1G"},
       {"memory: {least: 1}", "expected one of keep, got an unknown field"},
       {"instances: 0", "an integer from 1 to 64, got 0"},

@@ -66,6 +66,8 @@ TEST(TritonConfigTest, EveryFieldHasAMeaning) {
        {triton::ModelConfig::descriptor(), triton::ModelInput::descriptor(),
         triton::ModelOutput::descriptor(),
         triton::ModelInstanceGroup::descriptor(),
+        triton::ModelRateLimiter::descriptor(),
+        triton::ModelRateLimiter::Resource::descriptor(),
         triton::ModelDynamicBatching::descriptor(),
         triton::ModelTransactionPolicy::descriptor(),
         triton::ModelWarmup::descriptor()}) {
@@ -107,6 +109,12 @@ TEST(TritonConfigTest, WhatEachFieldBecomes) {
       {"instance_group [ { gpus: 0 kind: KIND_GPU }, "
        "{ gpus: 1 kind: KIND_GPU } ]",
        "device: [cuda:0, cuda:1]\ninstances: 1\n"},
+      {"instance_group { count: 2 rate_limiter { priority: 4 resources [ "
+       "{ name: 'R1' global: true count: 4 }, { name: 'R2' count: 1 } ] } }",
+       "instances: 2\nweight: 0.25\nresources:\n"
+       "  R1: {count: 4, global: true}\n  R2: {count: 1, global: false}\n"},
+      {"instance_group [ { rate_limiter { priority: 1 } }, { count: 1 } ]",
+       "max_batch_size: 0\ninstances: 2\n"},
       {"instance_group { kind: KIND_GPU }",
        "device: cuda:auto\ninstances: 1\n"},
       {"parameters { key: 'INTRA_OP_THREAD_COUNT' value { string_value: '4' } "
@@ -300,8 +308,8 @@ TEST(TritonConfigTest, WhatHasNoMeaningIsListedWithItsLine) {
   EXPECT_THAT(Ignored("response_cache { enable: true }"),
               ElementsAre(HasSubstr(":1: response_cache has no meaning here")));
   EXPECT_THAT(
-      Ignored("instance_group {\n kind: KIND_CPU\n rate_limiter {}\n}"),
-      ElementsAre(HasSubstr(":3: instance_group[0].rate_limiter has no")));
+      Ignored("instance_group {\n kind: KIND_CPU\n host_policy: 'a'\n}"),
+      ElementsAre(HasSubstr(":3: instance_group[0].host_policy has no")));
   EXPECT_THAT(
       Ignored("parameters { key: 'A' value { string_value: '1' } }\n"
               "parameters { key: 'B' value { string_value: '2' } }"),
@@ -387,6 +395,15 @@ TEST(TritonConfigTest, WhatCannotBeHonouredIsRefusedWithItsLine) {
       {"output { name: 'O__1' label_filename: 'names.txt' }",
        "label_filename: expected labels.txt"},
       {"instance_group { passive: true }", "instances that never run"},
+      {"instance_group [ { count: 2 rate_limiter { priority: 2 } }, { } ]",
+       ":1: instance_group: expected the same rate_limiter in each, got "
+       "others"},
+      {"instance_group {\n rate_limiter {\n resources {\n name: 'R' count: 0 "
+       "}}}",
+       "config.pbtxt:3: resources.R.count: expected an integer from 1"},
+      {"instance_group { rate_limiter { resources [ { name: 'R' count: 1 }, "
+       "{ name: 'R' count: 2 } ] } }",
+       "rate_limiter.resources[1].name: expected each resource once, got R"},
       {"instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU gpus: 0 } ]",
        "instance_group: expected instances on the processor or on GPUs"},
       {"instance_group [ { count: 2 gpus: 0 }, { count: 1 gpus: 1 } ]",
