@@ -44,7 +44,7 @@ struct Batcher::Impl {
         costs(rules.lanes().buckets()),
         queue_length(metrics.Gauge(metric::kQueueLength, options.labels)),
         queue(options.batching),
-        planner(rules.lanes(), layout.max_batch_rows),
+        planner(rules.lanes(), layout.max_batch_rows, layout.max_batch_tasks),
         work(options.threads),
         timer(clock, [this](MonotonicTime now) { return EndExpired(now); }),
         here(BatchExecutor::kHere, rules, runner, costs, clock, metrics,

@@ -21,6 +21,20 @@ std::string ModelSpec::Label() const {
   return absl::StrCat(name, ":", version);
 }
 
+std::optional<int64_t> ModelSpec::SizeOfRequests(int dimension) const {
+  for (const InputSpec& input : inputs) {
+    if (!input.batch_input.has_value() ||
+        input.batch_input->kind == BatchInput::Kind::kMaxElementCountAsShape) {
+      continue;
+    }
+    const auto affine = input.dims[0].AsAffine();
+    if (affine->dimension != dimension) continue;
+    return affine->Solve(
+        BatchInputSize(input.batch_input->kind, max_ragged_requests, 0));
+  }
+  return std::nullopt;
+}
+
 std::string ModelSpec::HeldPath() const {
   return program_file == nullptr ? program_path : program_file->held_path();
 }

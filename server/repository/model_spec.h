@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "tensor/batch_input.h"
 #include "tensor/device.h"
 #include "tensor/dim_expr.h"
 #include "tensor/reshape.h"
@@ -54,6 +55,9 @@ struct InputSpec {
   // Every element for a request that leaves the input out; unset: none may. All
   // sizes that it depends on are sizes of inputs without one.
   std::optional<double> default_value = std::nullopt;
+  // No request has it: it is made of each batch (ragged ones only). Has a
+  // default, which its elements never are.
+  std::optional<BatchInput> batch_input = std::nullopt;
 };
 
 struct OutputSpec {
@@ -177,6 +181,9 @@ struct ModelSpec {
   // never batched together and max_batch_size is 0 on the wire.
   std::optional<int> batch_dimension;
   int64_t max_batch_size = 0;  // 0 without a batch dimension
+  // Requests of a batch, which are put together end to end: the batch dimension
+  // is that of their elements then. 0: batches have rows.
+  int64_t max_ragged_requests = 0;
 
   std::vector<ShapeBucket> buckets;  // in warm-up order; may be empty
   // `buckets: auto`: whoever knows the traffic chooses; `buckets` are the
@@ -205,6 +212,10 @@ struct ModelSpec {
   // "minilm:1", for logs and errors.
   std::string Label() const;
   std::vector<std::string> DimensionNames() const;
+  bool ragged() const { return max_ragged_requests > 0; }
+  // The size that every bucket has in the dimension, as it follows from
+  // max_ragged_requests.
+  std::optional<int64_t> SizeOfRequests(int dimension) const;
   bool on_gpu() const { return devices.front().is_gpu(); }
   bool isolated() const { return !unlisted_operators.empty(); }
   // By which whoever reads the program reads `program_file`, in this process

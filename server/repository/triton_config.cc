@@ -50,6 +50,7 @@ class YamlWriter {
     WriteVersions();
     Add(root_.LineOf("max_batch_size"),
         absl::StrCat("max_batch_size: ", config_.max_batch_size()));
+    WriteBatchInputs(tensors);
     WriteTensors("inputs", tensors.inputs);
     WriteTensors("outputs", tensors.outputs);
     WriteBuckets(program, tensors);
@@ -119,6 +120,16 @@ class YamlWriter {
       Add(tensor.default_value->second,
           absl::StrCat("    default: ", YamlNumber(tensor.default_value->first),
                        "}"));
+    }
+  }
+
+  void WriteBatchInputs(const ConfigTensors& tensors) {
+    if (tensors.batch_inputs.empty()) return;
+    Add(tensors.batch_inputs.front().line, "ragged:");
+    for (const ConfigTensors::BatchInput& made : tensors.batch_inputs) {
+      Add(made.line,
+          absl::StrCat("  ", YamlName(made.target), ": {kind: ", made.kind,
+                       ", source: ", YamlName(made.source), "}"));
     }
   }
 

@@ -195,8 +195,10 @@ void FillModelMetadata(const ModelSpec& spec,
                        inference::ModelMetadataResponse* response) {
   response->set_name(spec.name);
   response->set_platform(kPlatform);
-  for (const InputSpec& input : spec.inputs)
+  for (const InputSpec& input : spec.inputs) {
+    if (input.batch_input.has_value()) continue;
     FillTensorMetadata(input, response->add_inputs());
+  }
   for (const OutputSpec& output : spec.outputs) {
     FillTensorMetadata(output, response->add_outputs());
   }
@@ -211,14 +213,17 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
   config->set_default_model_filename("model.pt2");
   if (batched) {
     config->set_max_batch_size(static_cast<int32_t>(std::min<int64_t>(
-        spec.max_batch_size, std::numeric_limits<int32_t>::max())));
+        spec.ragged() ? spec.max_ragged_requests : spec.max_batch_size,
+        std::numeric_limits<int32_t>::max())));
     FillDynamicBatching(spec.dynamic_batching,
                         config->mutable_dynamic_batching());
   }
   for (const InputSpec& input : spec.inputs) {
+    if (input.batch_input.has_value()) continue;
     inference::ModelInput* out = config->add_input();
-    FillConfigTensor(input, batched, out);
+    FillConfigTensor(input, batched && !spec.ragged(), out);
     out->set_optional(input.default_value.has_value());
+    out->set_allow_ragged_batch(spec.ragged());
   }
   for (const OutputSpec& output : spec.outputs) {
     FillConfigTensor(output, batched, config->add_output());
