@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/heap_trimmer.h"
 #include "base/log.h"
 #include "metrics/catalog.h"
 #include "models/auto_buckets.h"
@@ -219,8 +220,10 @@ void Lifecycle::Forget() {
   }
   versions_.erase(gone, versions_.end());
   stopping_.Reap();
-  std::erase_if(leaving_,
-                [](const auto& known) { return known.second.expired(); });
+  const auto gone_for_good = std::erase_if(
+      leaving_, [](const auto& known) { return known.second.expired(); });
+  // Else the heap keeps for a while what the next load is given as free.
+  if (gone_for_good > 0 && options_.memory_budget > 0) HeapTrimmer::TrimNow();
 }
 
 void Lifecycle::Rebucket() {
