@@ -3,7 +3,8 @@
     python -m loadtest.benchmarks.http_rate [--rounds 5] [--seconds 3] [--output FILE.json]
 
 The null model and the 600 KB one (loadtest/benchmarks/null_models.py) at 1, 8 and 64 requests under way: over gRPC on
-one connection, over HTTP/1.1 on as many connections, with elements in binary form and, for the null model, in JSON.
+one connection and on as many, over HTTP/1.1 on as many, with elements in binary form and, for the null model, in JSON.
+What is on one connection shares the system's calls and packets; HTTP/1.1 has no such way to be asked.
 The client is nghttp2's h2load. Figures are medians, ratios are medians of the rounds' ratios. Needs the release
 build. Runs on loopback only and ends everything that it starts.
 """
@@ -46,6 +47,7 @@ class Way:
     path: str
     flags: tuple[str, ...]
     body: bytes
+    connections: bool = True  # one for each request under way, instead of one for all
 
 
 def ways(daemon: Daemon, model: str) -> list[Way]:
@@ -61,9 +63,11 @@ def ways(daemon: Daemon, model: str) -> list[Way]:
         "outputs": [{"name": "y", "parameters": {"binary_data": True}}],
     }).encode()  # fmt: skip
     path = f"/v2/models/{model}/infer"
+    grpc_flags = ("-H", "content-type: application/grpc", "-H", "te: trailers")
+    infer = "/inference.GRPCInferenceService/ModelInfer"
     asked = [
-        Way("gRPC", daemon.port, "/inference.GRPCInferenceService/ModelInfer",
-            ("-H", "content-type: application/grpc", "-H", "te: trailers"), grpc),
+        Way("gRPC", daemon.port, infer, grpc_flags, grpc, connections=False),
+        Way("gRPC on connections", daemon.port, infer, grpc_flags, grpc),
         Way("HTTP binary", daemon.http_port, path,
             ("--h1", "-H", f"inference-header-content-length: {len(head)}"), head + elements),
     ]  # fmt: skip
@@ -78,10 +82,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
-def measure(daemon: Daemon, way: Way, under_way: int, seconds: float, folder: Path) -> Figures:
+def measure(daemon: Daemon, way: Way, under_way: int, seconds: int, folder: Path) -> Figures:
     body = folder / "body"
     body.write_bytes(way.body)
-    spread = ("-c", str(under_way)) if "--h1" in way.flags else ("-c", "1", "-m", str(under_way))
+    spread = ("-c", str(under_way)) if way.connections else ("-c", "1", "-m", str(under_way))
     before = cpu_seconds(daemon.process.pid)
     done = subprocess.run(
         ["h2load", "-t1", *spread, "-D", str(seconds), "-d", str(body), *way.flags,
@@ -106,7 +110,7 @@ def compare(rounds: list[dict[str, Figures]], name: str, field: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--seconds", type=int, default=3)  # h2load takes no parts
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     everything = []

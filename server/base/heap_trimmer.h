@@ -3,7 +3,7 @@
 // blocks again and again; what a burst of requests has left behind is needed by
 // nobody.
 //
-// Not thread-safe: used by one thread.
+// Not thread-safe: used by one thread; TrimNow by any.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,10 @@ class HeapTrimmer {
 
   // To be called every few seconds: trims the heap when it is worthwhile.
   void Look(MonotonicTime now);
+
+  // At once, where so much is free now that it is worthwhile: of what was let
+  // go and won't be taken again, such as a version that rests.
+  static void TrimNow();
 
   // Whether to trim, with so many bytes free at the moment.
   bool Decide(size_t free_bytes, MonotonicTime now);

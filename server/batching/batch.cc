@@ -28,7 +28,7 @@ bool HasUnknownOutput(const BatchLayout& layout) {
   return false;
 }
 
-bool HasRows(absl::Span<const DimExpr> dims, int batch_dimension) {
+bool HasRows(const std::vector<DimExpr>& dims, int batch_dimension) {
   if (dims.empty() || !dims[0].is_dimension() ||
       dims[0].dimension() != batch_dimension) {
     return false;
@@ -43,8 +43,14 @@ bool AllHaveRows(const BatchLayout& layout) {
   const auto has_rows = [&](const auto& tensor) {
     return HasRows(tensor.dims, *layout.batch_dimension);
   };
-  return std::all_of(layout.inputs.begin(), layout.inputs.end(), has_rows) &&
-         std::all_of(layout.outputs.begin(), layout.outputs.end(), has_rows);
+  return std::all_of(layout.inputs.begin(), layout.inputs.end(),
+                     [&](const BatchLayout::Input& input) {
+                       return input.batch_input.has_value() || has_rows(input);
+                     }) &&
+         std::all_of(layout.outputs.begin(), layout.outputs.end(),
+                     [&](const BatchLayout::Output& output) {
+                       return has_rows(output) || layout.HasTasks(output.dims);
+                     });
 }
 
 absl::Status CheckInput(const BatchLayout::Input& expected,
@@ -147,6 +153,14 @@ Batch BatchRules::Assemble(std::vector<std::unique_ptr<InferTask>> tasks,
     for (size_t i = 0; i < batch.sizes.size(); ++i) {
       batch.sizes[i] = std::max(batch.sizes[i], task->sizes[i]);
     }
+  }
+  int64_t longest = 0;
+  for (const auto& task : tasks) longest = std::max(longest, task->rows);
+  for (const BatchLayout::Input& input : layout_.inputs) {
+    if (!input.batch_input.has_value()) continue;
+    SetBatchInputSize(*input.batch_input, input.dims[0],
+                      static_cast<int64_t>(tasks.size()), longest,
+                      absl::MakeSpan(batch.sizes));
   }
   batch.sizes[static_cast<size_t>(*layout_.batch_dimension)] = batch.rows;
   batch.tasks = std::move(tasks);

@@ -115,9 +115,11 @@ absl::Status BatchExecutor::Answer(const Batch& batch,
                                    absl::Span<const int64_t> sizes,
                                    const RunResult& result, Answers& answers) {
   RETURN_IF_ERROR(CheckOutputs(layout_, sizes, result.outputs));
-  ASSIGN_OR_RETURN(
-      const TaskFaults faults,
-      AssignFaults(batch, layout_.batch_dimension.has_value(), result.faults));
+  // A ragged batch's rows are no rows to the program.
+  const bool has_rows =
+      layout_.batch_dimension.has_value() && !layout_.is_ragged();
+  ASSIGN_OR_RETURN(const TaskFaults faults,
+                   AssignFaults(batch, has_rows, result.faults));
   if (faults.rows > 0) metrics_.RecordRowFaults(faults.rows);
   answers.reserve(batch.tasks.size());
   int64_t first_row = 0;
@@ -127,7 +129,8 @@ absl::Status BatchExecutor::Answer(const Batch& batch,
       answers.emplace_back(faults.per_task[i]);
     } else {
       absl::StatusOr<std::vector<Tensor>> outputs =
-          CutOutputs(layout_, result.outputs, task.sizes, first_row);
+          CutOutputs(layout_, result.outputs, task.sizes, first_row,
+                     static_cast<int64_t>(i));
       if (outputs.ok()) {
         answers.emplace_back(InferResult{.outputs = *std::move(outputs)});
       } else {

@@ -12,8 +12,11 @@ constexpr double kWorthMorePadding = 0.8;
 
 }  // namespace
 
-BatchPlanner::BatchPlanner(const Lanes& lanes, int64_t max_rows)
-    : lanes_(lanes), max_rows_(max_rows) {
+BatchPlanner::BatchPlanner(const Lanes& lanes, int64_t max_rows,
+                           int64_t max_tasks)
+    : lanes_(lanes),
+      max_rows_(max_rows),
+      max_tasks_(static_cast<size_t>(max_tasks)) {
   SetCosts(std::vector<double>(lanes.buckets().size(), 1));
 }
 
@@ -100,7 +103,10 @@ void BatchPlanner::CutIntoBatches(absl::Span<const Candidate> candidates) {
     rest_[i] += Cheapest(lane, rows).cost;
     for (size_t end = i + 1; end < count; ++end) {
       const Candidate& next = candidates[order_[end]];
-      if (next.lane < 0 || next.rows > max_rows_ - rows) break;
+      if (next.lane < 0 || next.rows > max_rows_ - rows ||
+          end - i >= max_tasks_) {
+        break;
+      }
       lane = lanes_.Join(lane, next.lane);
       rows += next.rows;
       const Choice choice = lane < 0 ? Choice() : Cheapest(lane, rows);
@@ -119,6 +125,7 @@ void BatchPlanner::FillUp(absl::Span<const Candidate> candidates,
   const auto planned = plan.tasks;
   for (size_t i = 0; i < candidates.size(); ++i) {
     const int64_t rows = plan.rows + candidates[i].rows;
+    if (plan.tasks.size() >= max_tasks_) return;
     if (candidates[i].lane < 0 || rows > max_rows_ ||
         !lanes_.Holds(plan.bucket, candidates[i].lane, rows) ||
         std::find(planned.begin(), planned.end(), i) != planned.end()) {
@@ -131,6 +138,7 @@ void BatchPlanner::FillUp(absl::Span<const Candidate> candidates,
 
 bool BatchPlanner::GainsByWaiting(int lane, const BatchPlan& plan) const {
   constexpr double kWorthIt = 0.98;
+  if (plan.tasks.size() >= max_tasks_) return false;
   const double now = Cheapest(lane, plan.rows).cost /
                      static_cast<double>(plan.rows) * kWorthIt;
   const std::vector<int64_t>& row_sizes = lanes_.row_sizes();

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -39,8 +40,10 @@ struct BatchPlan {
 
 class BatchPlanner {
  public:
-  // The lanes outlive this object. `max_rows`: of a batch of several tasks.
-  BatchPlanner(const Lanes& lanes, int64_t max_rows);
+  // The lanes outlive this object. `max_rows`, `max_tasks`: of a batch of
+  // several tasks.
+  BatchPlanner(const Lanes& lanes, int64_t max_rows,
+               int64_t max_tasks = std::numeric_limits<int64_t>::max());
 
   // What a run of each bucket costs, in any unit.
   void SetCosts(absl::Span<const double> costs);
@@ -66,6 +69,7 @@ class BatchPlanner {
 
   const Lanes& lanes_;
   const int64_t max_rows_;
+  const size_t max_tasks_;
   std::vector<std::vector<Choice>> choices_;  // by lane, by index of row size
   std::vector<double> lane_costs_;            // of a row, to order lanes by
 

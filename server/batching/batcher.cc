@@ -33,7 +33,7 @@ constexpr absl::Duration kQuickRunAlone = absl::Microseconds(100);
 
 struct Batcher::Impl {
   Impl(BatcherOptions options_in, BatchLayout layout_in, BatchRunner& runner_in,
-       const std::vector<DeviceTurns*>& turns, Clock& clock_in,
+       const std::vector<RunDemand>& devices, Clock& clock_in,
        MetricSource& metrics_in)
       : options(std::move(options_in)),
         layout(std::move(layout_in)),
@@ -44,13 +44,14 @@ struct Batcher::Impl {
         costs(rules.lanes().buckets()),
         queue_length(metrics.Gauge(metric::kQueueLength, options.labels)),
         queue(options.batching),
-        planner(rules.lanes(), layout.max_batch_rows),
+        planner(rules.lanes(), layout.max_batch_rows, layout.max_batch_tasks),
         work(options.threads),
         timer(clock, [this](MonotonicTime now) { return EndExpired(now); }),
         here(BatchExecutor::kHere, rules, runner, costs, clock, metrics,
              options.labels, abandon) {
-    for (DeviceTurns* const of_device : turns) {
-      clients.emplace_back(*of_device, options.share_per_run, options.weight);
+    for (const RunDemand& device : devices) {
+      turns.emplace_back(device, options.share_per_run, options.weight, metrics,
+                         options.labels);
     }
   }
 
@@ -64,7 +65,7 @@ struct Batcher::Impl {
   struct Job {
     DeviceWork::Item* work = nullptr;
     std::optional<Batch> batch;
-    DeviceTurns::Turn turn;
+    RunTurns::Turn turn;
   };
 
   // Why a device thread leaves the tasks that wait where they are.
@@ -75,24 +76,25 @@ struct Batcher::Impl {
 
   void DeviceLoop(int thread);
   bool AwaitJob(int thread, const Wait& wait);
-  // The device's turn, where the calling thread is to run the task itself.
-  std::optional<DeviceTurns::Turn> TurnHereLocked(const InferTask& task,
-                                                  MonotonicTime now)
+  // The turn, where the calling thread is to run the task itself.
+  std::optional<RunTurns::Turn> TurnHereLocked(const InferTask& task,
+                                               MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status PushLocked(std::unique_ptr<InferTask>& task, MonotonicTime now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // The caller has set runs_here.
   void RunHere(std::unique_ptr<InferTask> task, MonotonicTime now,
-               DeviceTurns::Turn turn) ABSL_LOCKS_EXCLUDED(mu);
+               RunTurns::Turn turn) ABSL_LOCKS_EXCLUDED(mu);
   Wait TakeBatchLocked(MonotonicTime now, Job& job,
                        std::vector<EndedTask>& ended)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Waits for a job; nullopt when there will be none any more.
-  std::optional<Job> NextJob(int thread);
+  // Waits for a job; nullopt when there will be none any more. `turn`: asked
+  // for already, or empty.
+  std::optional<Job> NextJob(int thread, RunTurns::Turn turn);
   bool HasJob(int thread) const;
-  DeviceTurns::Client& ClientOf(int thread) {
-    const size_t each = static_cast<size_t>(options.threads) / clients.size();
-    return clients[static_cast<size_t>(thread) / each];
+  RunTurns& TurnsOf(int thread) {
+    const size_t each = static_cast<size_t>(options.threads) / turns.size();
+    return turns[static_cast<size_t>(thread) / each];
   }
   void FinishJob(const Job& job);
   // Returns when the next task is due.
@@ -122,8 +124,8 @@ struct Batcher::Impl {
   MetricSource& metrics;
   const BatchRules rules;
   BucketCosts costs;
-  std::deque<DeviceTurns::Client> clients;  // one for each device
-  std::atomic<bool> abandon{false};         // the drain's deadline has passed
+  std::deque<RunTurns> turns;        // of each device
+  std::atomic<bool> abandon{false};  // the drain's deadline has passed
 
   mutable absl::Mutex mu;
   Gauge queue_length ABSL_GUARDED_BY(mu);
@@ -157,7 +159,7 @@ absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
   if (absl::Status status = rules.CheckTask(*task); !status.ok()) return status;
   task->lane = rules.LaneOf(*task);
   const MonotonicTime now = clock.Now();
-  std::optional<DeviceTurns::Turn> turn;
+  std::optional<RunTurns::Turn> turn;
   {
     absl::MutexLock lock(&mu);
     if (stopping) {
@@ -173,7 +175,7 @@ absl::Status Batcher::Impl::Enqueue(std::unique_ptr<InferTask>& task) {
   return absl::OkStatus();
 }
 
-std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
+std::optional<RunTurns::Turn> Batcher::Impl::TurnHereLocked(
     const InferTask& task, MonotonicTime now) {
   if (running_jobs > 0 || !queue.empty() || !work.empty(0) ||
       !task.may_run_here) {
@@ -188,11 +190,11 @@ std::optional<DeviceTurns::Turn> Batcher::Impl::TurnHereLocked(
       !costs.Within(bucket, task.alone ? kQuickRunAlone : kQuickRun)) {
     return std::nullopt;
   }
-  return DeviceTurns::TryTake(ClientOf(0));
+  return TurnsOf(0).TryTake();
 }
 
 void Batcher::Impl::RunHere(std::unique_ptr<InferTask> task, MonotonicTime now,
-                            DeviceTurns::Turn turn) {
+                            RunTurns::Turn turn) {
   task->enqueued = now;
   here.Execute(rules.Begin(std::move(task), now));
   turn.End();
@@ -260,6 +262,7 @@ void Batcher::Impl::Stop(MonotonicTime deadline) {
   // Whoever stops it too waits here until the threads have ended.
   absl::MutexLock lock(&threads_mu);
   for (Thread& thread : device_threads) thread.Join();
+  for (RunTurns& of_device : turns) of_device.Leave();
   timer.Stop();
 }
 
@@ -267,17 +270,23 @@ void Batcher::Impl::DeviceLoop(int thread) {
   runner.StartThread(thread);
   BatchExecutor executor(thread, rules, runner, costs, clock, metrics,
                          options.labels, abandon);
-  for (std::optional<Job> job = NextJob(thread); job;) {
+  for (std::optional<Job> job = NextJob(thread, {}); job;) {
     if (job->work != nullptr) job->work->work();
     if (job->batch) executor.Execute(*std::move(job->batch));
-    job->turn.End();
+    RunTurns::Turn turn = std::move(job->turn);
+    bool goes_on = false;
+    if (HasJob(thread)) {
+      goes_on = turn.Renew();
+    } else {
+      turn.End();
+    }
     const auto next = [&] {
       executor.Deliver();
       FinishJob(*job);
-      job = NextJob(thread);
+      job = NextJob(thread, std::move(turn));
     };
     // Whoever gets the answers, or the next turn, has a use for the cores.
-    if (HasJob(thread) && !DeviceTurns::Contended(ClientOf(thread))) {
+    if (goes_on) {
       next();
     } else {
       runner.Idle(thread, next);
@@ -290,11 +299,14 @@ bool Batcher::Impl::HasJob(int thread) const {
   return HasJobLocked(thread);
 }
 
-std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread) {
+std::optional<Batcher::Impl::Job> Batcher::Impl::NextJob(int thread,
+                                                         RunTurns::Turn turn) {
   Wait wait;
-  while (AwaitJob(thread, wait)) {
+  // A turn that was asked for is never kept while jobs are waited for.
+  while (!turn.empty() || AwaitJob(thread, wait)) {
     Job job;
-    job.turn = DeviceTurns::Take(ClientOf(thread));
+    job.turn = std::move(turn);
+    TurnsOf(thread).Complete(job.turn);
     const MonotonicTime now = clock.Now();
     std::vector<EndedTask> ended;
     {
@@ -370,10 +382,10 @@ MonotonicTime Batcher::Impl::EndExpired(MonotonicTime now) {
 }
 
 Batcher::Batcher(BatcherOptions options, BatchLayout layout,
-                 BatchRunner& runner, const std::vector<DeviceTurns*>& turns,
+                 BatchRunner& runner, const std::vector<RunDemand>& devices,
                  Clock& clock, MetricSource& metrics)
     : impl_(std::make_unique<Impl>(std::move(options), std::move(layout),
-                                   runner, turns, clock, metrics)) {
+                                   runner, devices, clock, metrics)) {
   impl_->StartThreads();
 }
 

@@ -24,9 +24,9 @@
 #include "base/clock.h"
 #include "batching/batch_layout.h"
 #include "batching/batch_runner.h"
-#include "batching/device_turns.h"
 #include "batching/infer_task.h"
 #include "batching/queue_policy.h"
+#include "batching/run_turns.h"
 #include "metrics/metrics.h"
 
 namespace stoker {
@@ -42,11 +42,11 @@ struct BatcherOptions {
 
 class Batcher {
  public:
-  // All that is passed by reference or pointer outlives this object. `turns`:
-  // of each device, at least one; they have equally many device threads, the
-  // first of them the first threads.
+  // All that is passed by reference or pointer outlives this object, but for
+  // `devices`: what a run on each needs, at least one; they have equally many
+  // device threads, the first of them the first threads.
   Batcher(BatcherOptions options, BatchLayout layout, BatchRunner& runner,
-          const std::vector<DeviceTurns*>& turns, Clock& clock,
+          const std::vector<RunDemand>& devices, Clock& clock,
           MetricSource& metrics);
   // Stop(now).
   ~Batcher();

@@ -47,6 +47,9 @@ void Gatherer::Release() {
 }
 
 void Gatherer::GatherInput(size_t index, const Batch& batch, Tensor& input) {
+  if (layout_.inputs[index].batch_input.has_value()) {
+    return MakeInput(index, batch, input);
+  }
   const Tensor& first = batch.tasks[0]->inputs[index];
   if (batch.tasks.size() == 1 && first.shape == input.shape &&
       IsAligned(first.data)) {
@@ -67,6 +70,22 @@ void Gatherer::GatherInput(size_t index, const Batch& batch, Tensor& input) {
     return;
   }
   GatherRows(index, batch, input, out, pad);
+}
+
+void Gatherer::MakeInput(size_t index, const Batch& batch, Tensor& input) {
+  const BatchInput& made = *layout_.inputs[index].batch_input;
+  std::vector<int64_t> elements;
+  elements.reserve(batch.tasks.size());
+  for (const auto& task : batch.tasks) {
+    const Tensor& source = task->inputs[static_cast<size_t>(made.source)];
+    elements.push_back(ElementCount(source.shape).value_or(0));
+  }
+  const int64_t size = ElementCount(input.shape).value_or(0);
+  input.byte_size = static_cast<size_t>(size) * DataTypeSize(input.dtype);
+  std::byte* const out = Reserve(index, input.byte_size);
+  FillBatchInput(made.kind, elements, input.dtype, size, out);
+  input.data = out;
+  input.owner.reset();
 }
 
 void Gatherer::GatherRows(size_t index, const Batch& batch, const Tensor& input,

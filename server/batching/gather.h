@@ -30,7 +30,7 @@ class Gatherer {
   // every other is copied once, into memory of this object (no owner) that the
   // next call writes again. Rows that padding adds repeat the last real one, so
   // that their values are valid; all else that it adds is the input's pad
-  // value.
+  // value. Inputs that are made of the tasks are made here.
   absl::Span<const Tensor> Gather(const Batch& batch,
                                   absl::Span<const int64_t> sizes);
 
@@ -39,6 +39,7 @@ class Gatherer {
 
  private:
   void GatherInput(size_t index, const Batch& batch, Tensor& input);
+  void MakeInput(size_t index, const Batch& batch, Tensor& input);
   void GatherRows(size_t index, const Batch& batch, const Tensor& input,
                   std::byte* out, const ElementBytes& pad) const;
   // Room for `bytes`, 64-byte aligned, kept for the same input of later

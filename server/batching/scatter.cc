@@ -107,24 +107,27 @@ absl::Status CheckOutputs(const BatchLayout& layout,
 absl::StatusOr<std::vector<Tensor>> CutOutputs(const BatchLayout& layout,
                                                absl::Span<const Tensor> outputs,
                                                absl::Span<const int64_t> sizes,
-                                               int64_t first_row) {
+                                               int64_t first_row,
+                                               int64_t task) {
   std::vector<Tensor> cut;
   cut.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& tensor = outputs[i];
     Shape shape = ShapeAt(layout.outputs[i], sizes);
+    const int64_t first =
+        layout.HasTasks(layout.outputs[i].dims) ? task : first_row;
     for (size_t axis = 0; axis < shape.size(); ++axis) {
       if (shape[axis] == -1) shape[axis] = tensor.shape[axis];
-      const int64_t offset = axis == 0 ? first_row : 0;
+      const int64_t offset = axis == 0 ? first : 0;
       if (shape[axis] + offset > tensor.shape[axis]) {
-        return TooSmall(i, tensor, shape, first_row);
+        return TooSmall(i, tensor, shape, first);
       }
     }
     if (shape == tensor.shape) {
       cut.push_back(tensor);
       continue;
     }
-    Tensor rows = RowsOf(tensor, first_row, shape[0]);
+    Tensor rows = RowsOf(tensor, first, shape[0]);
     const bool shares = rows.shape == shape && !KeepsMuchElse(rows, tensor);
     cut.push_back(shares ? std::move(rows) : CutCopy(rows, shape));
   }

@@ -222,6 +222,7 @@ void Daemon::OpenModels() {
   }
   metrics_.Gauge(metric::kMemoryBudget)
       .Set(static_cast<double>(options.memory_budget));
+  options.resources = options_.resources;
   options.cores = UsableCores();
   options.toolchain = toolchain_;
   options.verify_promotions = options_.promotion_checks;

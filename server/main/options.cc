@@ -17,6 +17,7 @@
 #include "kernel_cache/cache_folder.h"
 #include "main/gpu_options.h"
 #include "main/memory_options.h"
+#include "main/resource_options.h"
 #include "main/seconds.h"
 #include "main/telemetry_options.h"
 #include "main/tls_options.h"
@@ -189,6 +190,7 @@ void CommandLine::AddDevices() {
                   "has a tokenizer; beside stokerd or in ../lib/stoker unless "
                   "given");
   AddMemoryOptions(app_, options_.memory_budget);
+  AddResourceOptions(app_, options_.resources);
 }
 
 void CommandLine::AddAddresses() {

@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "kernel_cache/eviction.h"
 #include "main/gpu_options.h"
+#include "models/resource_limits.h"
 #include "repository/snapshot_source.h"
 #include "telemetry/telemetry.h"
 #include "tensor/device.h"
@@ -52,6 +53,7 @@ struct Options {
   bool allow_client_shm = false;
   int64_t max_request_bytes = 0;  // held by requests not answered yet
   int64_t memory_budget = 0;      // of loaded versions; 0: no limit
+  ResourceLimits resources;       // that models name
 
   bool isolate_unlisted = true;
   bool frozen = false;

@@ -129,6 +129,23 @@ inline constexpr MetricDef kExecuteSeconds{
 inline constexpr MetricDef kQueueLength{"stoker_queue_length",
                                         MetricKind::kGauge, "model,version",
                                         "Requests waiting."};
+inline constexpr MetricDef kResourceUnits{
+    "stoker_resource_units", MetricKind::kGauge, "resource",
+    "What models take turns on: cores of cpu, runs of a GPU at a time, units "
+    "of a named resource, such as slots or, on a device, slots@cuda:0."};
+inline constexpr MetricDef kResourceUnitsTaken{
+    "stoker_resource_units_taken", MetricKind::kGauge, "resource",
+    "Those that runs have now; a run of more than 200 ms on the CPU lends "
+    "its."};
+inline constexpr MetricDef kResourceSeconds{
+    "stoker_resource_seconds_total", MetricKind::kCounter,
+    "model,version,resource",
+    "Seconds that runs had of it, times the units: the share of a model is its "
+    "rate over that of all."};
+inline constexpr MetricDef kResourceWaitSeconds{
+    "stoker_resource_wait_seconds_total", MetricKind::kCounter,
+    "model,version,resource",
+    "Seconds that instances waited for their turn, with requests to run."};
 inline constexpr MetricDef kBatchRows{
     "stoker_batch_rows", MetricKind::kHistogram, "model,version",
     "Rows that requests brought to a batch, padding excluded.", Edges::kBatch};

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "metrics/catalog.h"
 
 namespace stoker {
 namespace {
@@ -18,7 +19,27 @@ constexpr int kRunsPerGpu = 2;
 
 }  // namespace
 
+DevicePlaces::DevicePlaces(int cores, ExecutableLoader& cpu, FindGpus find_gpus,
+                           ResourceLimits limits, Clock& clock,
+                           MetricRegistry& metrics)
+    : clock_(clock),
+      metrics_(metrics),
+      find_gpus_(std::move(find_gpus)),
+      cpu_(cpu),
+      cpu_turns_(cores, clock, kPatience),
+      pools_(std::move(limits), clock, metrics) {
+  Show(cpu_turns_, "cpu");
+}
+
 absl::StatusOr<Placement> DevicePlaces::Find(const ModelSpec& spec) {
+  ASSIGN_OR_RETURN(Placement placement, FindDevices(spec));
+  for (DevicePlace& place : placement.places) {
+    ASSIGN_OR_RETURN(place.resources, pools_.Find(spec, place.name));
+  }
+  return placement;
+}
+
+absl::StatusOr<Placement> DevicePlaces::FindDevices(const ModelSpec& spec) {
   if (!spec.on_gpu()) {
     return Placement{.places = {{"cpu", &cpu_, &cpu_turns_}}};
   }
@@ -76,8 +97,15 @@ DeviceTurns& DevicePlaces::TurnsOf(int gpu) {
   std::unique_ptr<DeviceTurns>& turns = gpu_turns_[gpu];
   if (turns == nullptr) {
     turns = std::make_unique<DeviceTurns>(kRunsPerGpu, clock_);
+    Show(*turns, absl::StrCat("cuda:", gpu));
   }
   return *turns;
+}
+
+void DevicePlaces::Show(DeviceTurns& turns, const std::string& device) {
+  const Labels labels = {{"resource", device}};
+  turns.Show(metrics_.Gauge(metric::kResourceUnits, labels),
+             metrics_.Gauge(metric::kResourceUnitsTaken, labels));
 }
 
 }  // namespace stoker

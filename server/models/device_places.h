@@ -15,6 +15,9 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "batching/device_turns.h"
+#include "batching/run_turns.h"
+#include "metrics/metrics.h"
+#include "models/resource_pools.h"
 #include "repository/model_spec.h"
 #include "runner/executable_loader.h"
 #include "runner/gpus.h"
@@ -27,6 +30,8 @@ struct DevicePlace {
   std::string name;  // "cpu", "cuda:0"
   ExecutableLoader* loader = nullptr;
   DeviceTurns* turns = nullptr;  // of all models on it
+  // Named ones, of which each run takes some.
+  std::vector<RunDemand::Resource> resources = {};
 };
 
 struct Placement {
@@ -42,14 +47,10 @@ class DevicePlaces {
   // What is passed by reference outlives this object. `find_gpus` empty: there
   // are none.
   DevicePlaces(int cores, ExecutableLoader& cpu, FindGpus find_gpus,
-               Clock& clock)
-      : clock_(clock),
-        find_gpus_(std::move(find_gpus)),
-        cpu_(cpu),
-        cpu_turns_(cores, clock, kPatience) {}
+               ResourceLimits limits, Clock& clock, MetricRegistry& metrics);
 
   // FAILED_PRECONDITION in one line: what was asked for, what is missing, what
-  // to do; UNAVAILABLE when a GPU doesn't start.
+  // to do (resource_pools.h); UNAVAILABLE when a GPU doesn't start.
   absl::StatusOr<Placement> Find(const ModelSpec& spec);
 
  private:
@@ -57,14 +58,18 @@ class DevicePlaces {
   // shorter, and are the faster for having the cores to themselves.
   static constexpr absl::Duration kPatience = absl::Milliseconds(200);
 
+  absl::StatusOr<Placement> FindDevices(const ModelSpec& spec);
   absl::StatusOr<Placement> FindOnGpus(const ModelSpec& spec, Gpus& gpus);
   DeviceTurns& TurnsOf(int gpu);
+  void Show(DeviceTurns& turns, const std::string& device);
 
   Clock& clock_;
+  MetricRegistry& metrics_;
   const FindGpus find_gpus_;
   ExecutableLoader& cpu_;
   DeviceTurns cpu_turns_;
   std::map<int, std::unique_ptr<DeviceTurns>> gpu_turns_;  // by index
+  ResourcePools pools_;
 };
 
 }  // namespace stoker

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/heap_trimmer.h"
 #include "base/log.h"
 #include "metrics/catalog.h"
 #include "models/auto_buckets.h"
@@ -36,7 +37,8 @@ Lifecycle::Lifecycle(const LifecycleOptions& options,
                      std::shared_ptr<LifecycleEvents> events)
     : options_(options),
       repository_(repository),
-      devices_(deps.cores, loader, options.gpus, *deps.clock),
+      devices_(deps.cores, loader, options.gpus, options.resources, *deps.clock,
+               metrics),
       traffic_(deps.cache == nullptr ? nullptr : &deps.cache->facts()),
       deps_(std::move(deps)),
       metrics_(metrics),
@@ -220,8 +222,10 @@ void Lifecycle::Forget() {
   }
   versions_.erase(gone, versions_.end());
   stopping_.Reap();
-  std::erase_if(leaving_,
-                [](const auto& known) { return known.second.expired(); });
+  const auto gone_for_good = std::erase_if(
+      leaving_, [](const auto& known) { return known.second.expired(); });
+  // Else the heap keeps for a while what the next load is given as free.
+  if (gone_for_good > 0 && options_.memory_budget > 0) HeapTrimmer::TrimNow();
 }
 
 void Lifecycle::Rebucket() {

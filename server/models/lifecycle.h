@@ -69,6 +69,7 @@ struct LifecycleOptions {
   int64_t memory_budget = 0;
   // Asked when a model is first to run on a GPU; empty: there are none.
   DevicePlaces::FindGpus gpus;
+  ResourceLimits resources;  // that models name
 };
 
 class Lifecycle {

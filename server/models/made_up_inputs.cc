@@ -54,14 +54,14 @@ InputDomain Domain(const InputSpec& input, absl::Span<const int64_t> sizes,
 
 std::vector<Tensor> MadeUpInputs::Of(absl::Span<const int64_t> sizes,
                                      uint64_t seed) const {
-  return SeededInputs(Domains(sizes), seed);
+  return Made(SeededInputs(Domains(sizes), seed));
 }
 
 std::vector<Tensor> MadeUpInputs::Extremes(absl::Span<const int64_t> sizes,
                                            uint64_t seed) const {
   std::vector<InputDomain> domains = Domains(sizes);
   for (InputDomain& domain : domains) domain.extremes = true;
-  return SeededInputs(domains, seed);
+  return Made(SeededInputs(domains, seed));
 }
 
 std::vector<Tensor> MadeUpInputs::WideIntegers(absl::Span<const int64_t> sizes,
@@ -75,7 +75,7 @@ std::vector<Tensor> MadeUpInputs::WideIntegers(absl::Span<const int64_t> sizes,
     domain.high = DataTypeSize(domain.dtype) == 1 ? kWideByte : kWide;
     any = true;
   }
-  return any ? SeededInputs(domains, seed) : std::vector<Tensor>();
+  return any ? Made(SeededInputs(domains, seed)) : std::vector<Tensor>();
 }
 
 std::vector<Tensor> MadeUpInputs::OtherIntegers(absl::Span<const int64_t> sizes,
@@ -86,7 +86,25 @@ std::vector<Tensor> MadeUpInputs::OtherIntegers(absl::Span<const int64_t> sizes,
     domain.shifted = IsInteger(domain.dtype) || domain.dtype == DataType::kBool;
     any |= domain.shifted;
   }
-  return any ? SeededInputs(domains, seed) : std::vector<Tensor>();
+  return any ? Made(SeededInputs(domains, seed)) : std::vector<Tensor>();
+}
+
+// One request has all elements, as where the inputs are put together.
+std::vector<Tensor> MadeUpInputs::Made(std::vector<Tensor> inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::optional<BatchInput>& made = spec_.inputs[i].batch_input;
+    if (!made.has_value()) continue;
+    Tensor& input = inputs[i];
+    const int64_t elements =
+        ElementCount(inputs[static_cast<size_t>(made->source)].shape)
+            .value_or(0);
+    const Buffer buffer(input.byte_size);
+    FillBatchInput(made->kind, {elements}, input.dtype,
+                   ElementCount(input.shape).value_or(0), buffer.data());
+    input.data = buffer.data();
+    input.owner = buffer.share();
+  }
+  return inputs;
 }
 
 std::vector<InputDomain> MadeUpInputs::Domains(

@@ -53,6 +53,8 @@ class MadeUpInputs {
       absl::FunctionRef<absl::Status(absl::Span<const Tensor>)> run) const;
 
  private:
+  // With what is made of a batch, for these.
+  std::vector<Tensor> Made(std::vector<Tensor> inputs) const;
   std::vector<InputDomain> Domains(absl::Span<const int64_t> sizes) const;
 
   const ModelSpec& spec_;

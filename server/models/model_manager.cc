@@ -76,7 +76,8 @@ struct ModelManager::Impl {
                    .load_models = options.load_models,
                    .idle_after = options.idle_after,
                    .memory_budget = options.memory_budget,
-                   .gpus = options.gpus},
+                   .gpus = options.gpus,
+                   .resources = options.resources},
                   repository, loader, WithReadiness(std::move(deps)), metrics,
                   published, events) {}
 

@@ -106,6 +106,7 @@ struct ModelManagerOptions {
   std::string machine;  // [a-z0-9]+: what timings are good for
   // Asked when a model is first to run on a GPU; empty: there are none.
   DevicePlaces::FindGpus gpus;
+  ResourceLimits resources;  // that models name
 };
 
 class ModelManager {

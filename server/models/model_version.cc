@@ -70,12 +70,12 @@ std::vector<std::string_view> TierNames(const ModelSpec& spec) {
   return tiers;
 }
 
-std::vector<DeviceTurns*> TurnsOf(const Placement& placement) {
-  std::vector<DeviceTurns*> turns;
+std::vector<RunDemand> DemandsOf(const Placement& placement) {
+  std::vector<RunDemand> demands;
   for (const DevicePlace& place : placement.places) {
-    turns.push_back(place.turns);
+    demands.push_back({place.name, place.turns, place.resources});
   }
-  return turns;
+  return demands;
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ ModelVersion::ModelVersion(std::shared_ptr<const ModelSpec> spec,
       contexts_(deps.placement.places.size() *
                 static_cast<size_t>(spec_->instances)),
       batcher_(QueueOptions(*spec_, compute_threads_, labels_), layout_, *this,
-               TurnsOf(deps.placement), *deps.clock, *deps.metrics),
+               DemandsOf(deps.placement), *deps.clock, *deps.metrics),
       device_threads_(batcher_, contexts_, stop_.get_token()),
       warmup_({.spec = *spec_,
                .deps = deps_,

@@ -44,13 +44,15 @@ Shape ShapeOf(const InputSpec& input, absl::Span<const int64_t> sizes) {
 BatchLayout LayoutOf(const ModelSpec& spec) {
   BatchLayout layout;
   for (const InputSpec& input : spec.inputs) {
-    layout.inputs.push_back({input.dtype, input.dims, input.pad_value});
+    layout.inputs.push_back(
+        {input.dtype, input.dims, input.pad_value, input.batch_input});
   }
   for (const OutputSpec& output : spec.outputs) {
     layout.outputs.push_back({output.dtype, output.dims});
   }
   layout.batch_dimension = spec.batch_dimension;
   layout.max_batch_rows = std::max<int64_t>(1, spec.max_batch_size);
+  if (spec.ragged()) layout.max_batch_tasks = spec.max_ragged_requests;
   layout.paddable = Paddable(spec);
   return layout;
 }

@@ -24,6 +24,11 @@ std::optional<size_t> PositionIn(const std::string& name) {
   return position;
 }
 
+template <typename Names>
+std::string NamesOrNone(const Names& names) {
+  return names.empty() ? "none" : absl::StrJoin(names, ", ");
+}
+
 template <typename Numbers>
 Shape ShapeOf(const Numbers& numbers) {
   return Shape(numbers.begin(), numbers.end());
@@ -38,6 +43,8 @@ class TensorMatcher {
   ConfigTensors Match() {
     found_.inputs = MatchAll("input", config_.input(), program_.inputs);
     found_.outputs = MatchAll("output", config_.output(), program_.outputs);
+    for (int i = 0; i < config_.batch_input_size(); ++i) ReadBatchInput(i);
+    CheckBatchOutputs();
     CheckComplete();
     for (const triton::ModelOutput& output : config_.output()) {
       CheckLabels(output, static_cast<int>(&output - &config_.output(0)));
@@ -86,16 +93,19 @@ class TensorMatcher {
       }
       const bool is_bytes =
           tensor.data_type() == triton::TYPE_STRING &&
-          HasRows(specs[index].dtype, specs[index].dims, batched());
+          HasRows(specs[index].dtype, specs[index].dims, batched(tensor));
       if (!is_bytes) CheckType(place, tensor, specs[index].dtype);
       const absl::Span<const DimExpr> own =
-          OwnDims(specs[index].dims, batched(), is_bytes);
+          OwnDims(specs[index].dims, batched(tensor), is_bytes);
       std::optional<Reshape> reshape = ReadReshape(place, tensor);
       CheckShape(place, reshape, tensor, own, is_bytes);
       if (field == "input" && reshape.has_value()) {
         reshaped_inputs_.emplace(index, *reshape);
       }
       if (field == "input" && is_bytes) bytes_inputs_.insert(index);
+      if constexpr (requires { tensor.allow_ragged_batch(); }) {
+        if (tensor.allow_ragged_batch()) ragged_inputs_.insert(index);
+      }
       (field == "input" ? input_names_ : output_names_)
           .emplace(tensor.name(), index);
       ConfigTensors::Tensor found{known[index], tensor.name(),
@@ -114,14 +124,73 @@ class TensorMatcher {
     return changed;
   }
 
+  // Its targets are inputs of the program that no request has.
+  void ReadBatchInput(int index) {
+    const triton::BatchInput& made = config_.batch_input(index);
+    const PbtxtMessage place = root_.Child("batch_input", made, index);
+    place.CheckMeanings();
+    const std::string kind = triton::BatchInput::Kind_Name(made.kind());
+    if (!BatchInputKind(kind).has_value()) {
+      return place.Refuse("kind",
+                          "a count of elements (BATCH_ELEMENT_COUNT, "
+                          "BATCH_ACCUMULATED_ELEMENT_COUNT, the same "
+                          "_WITH_ZERO, BATCH_MAX_ELEMENT_COUNT_AS_SHAPE)",
+                          kind);
+    }
+    const auto source = made.source_input_size() == 1
+                            ? input_names_.find(made.source_input(0))
+                            : input_names_.end();
+    if (source == input_names_.end() ||
+        !ragged_inputs_.contains(source->second)) {
+      return place.Refuse("source_input",
+                          "the name of one input with allow_ragged_batch",
+                          NamesOrNone(made.source_input()));
+    }
+    for (const std::string& target : made.target_name()) {
+      const auto input = std::find_if(
+          program_.inputs.begin(), program_.inputs.end(),
+          [&](const InputSpec& known) { return known.name == target; });
+      if (input == program_.inputs.end()) {
+        place.Refuse("target_name", "inputs of the program", target);
+        continue;
+      }
+      CheckType(place, made, input->dtype);
+      found_.batch_inputs.push_back({input->name, kind,
+                                     program_.inputs[source->second].name,
+                                     place.line()});
+    }
+  }
+
+  void CheckBatchOutputs() const {
+    for (int i = 0; i < config_.batch_output_size(); ++i) {
+      const triton::BatchOutput& cut = config_.batch_output(i);
+      const PbtxtMessage place = root_.Child("batch_output", cut, i);
+      place.CheckMeanings();
+      const bool known = cut.source_input_size() == 1 &&
+                         input_names_.contains(cut.source_input(0));
+      if (!known) {
+        place.Refuse("source_input", "the name of one input",
+                     NamesOrNone(cut.source_input()));
+      }
+    }
+  }
+
   // One without inputs or outputs leaves them to the program, as at Triton.
   void CheckComplete() const {
+    const size_t made = found_.batch_inputs.size();
+    if (!ragged_inputs_.empty() && made == 0) {
+      root_.Refuse("batch_input",
+                   "what tells the program where each request of a ragged "
+                   "batch ends",
+                   "none");
+    }
     if (config_.input_size() > 0 &&
-        input_names_.size() < program_.inputs.size() &&
+        input_names_.size() + made < program_.inputs.size() &&
         input_names_.size() == static_cast<size_t>(config_.input_size())) {
-      root_.Refuse("input",
-                   absl::StrCat("the program's ", program_.inputs.size()),
-                   absl::StrCat(config_.input_size()));
+      root_.Refuse(
+          "input",
+          absl::StrCat("the program's ", program_.inputs.size() - made),
+          absl::StrCat(config_.input_size()));
     }
   }
 
@@ -173,6 +242,20 @@ class TensorMatcher {
   }
 
   bool batched() const { return config_.max_batch_size() > 0; }
+  // Axis 0 of the program's is what dims leave out.
+  bool batched(const triton::ModelInput& input) const {
+    return batched() && !input.allow_ragged_batch();
+  }
+  // What is cut by an input's shape has its axes.
+  bool batched(const triton::ModelOutput& output) const {
+    const auto& cut = config_.batch_output();
+    return batched() &&
+           std::none_of(cut.begin(), cut.end(), [&](const auto& one) {
+             const auto& names = one.target_name();
+             return std::find(names.begin(), names.end(), output.name()) !=
+                    names.end();
+           });
+  }
 
   template <typename Tensor>
   void CheckShape(const PbtxtMessage& place,
@@ -239,7 +322,8 @@ class TensorMatcher {
         continue;
       }
       const absl::Span<const DimExpr> own =
-          OwnDims(program_.inputs[named->second].dims, batched(),
+          OwnDims(program_.inputs[named->second].dims,
+                  batched() && !ragged_inputs_.contains(named->second),
                   bytes_inputs_.contains(named->second));
       const auto reshape = reshaped_inputs_.find(named->second);
       const std::optional<Shape> shape =
@@ -269,6 +353,7 @@ class TensorMatcher {
   std::map<std::string, size_t> output_names_;
   std::map<size_t, Reshape> reshaped_inputs_;
   std::set<size_t> bytes_inputs_;
+  std::set<size_t> ragged_inputs_;
   ConfigTensors found_;
 };
 

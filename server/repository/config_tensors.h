@@ -16,6 +16,13 @@
 namespace stoker {
 
 struct ConfigTensors {
+  // An input that is made of each batch; by the program's names.
+  struct BatchInput {
+    std::string target;
+    std::string kind;
+    std::string source;
+    int line = 0;
+  };
   // A tensor that clients know by another name or shape than the program.
   struct Tensor {
     std::string program;
@@ -32,6 +39,7 @@ struct ConfigTensors {
   };
   std::vector<Tensor> inputs;
   std::vector<Tensor> outputs;
+  std::vector<BatchInput> batch_inputs;
   // Sizes that it names, by the dimension's index.
   std::map<int, Sizes> sizes;
 };

@@ -46,9 +46,14 @@ std::vector<std::vector<int64_t>> DefaultSizes(
     size_t product = 1;
     for (size_t i = 0; i < spec.dimensions.size(); ++i) {
       const DimensionSpec& dimension = spec.dimensions[i];
-      sizes.push_back(spec.batch_dimension == static_cast<int>(i)
-                          ? BatchSizes(dimension, max_batch)
-                          : GeometricSizes(dimension, count));
+      const auto index = static_cast<int>(i);
+      if (const auto size = spec.SizeOfRequests(index)) {
+        sizes.push_back({*size});
+      } else if (spec.batch_dimension == index && !spec.ragged()) {
+        sizes.push_back(BatchSizes(dimension, max_batch));
+      } else {
+        sizes.push_back(GeometricSizes(dimension, count));
+      }
       product = std::min(product * sizes.back().size(), kMaxProduct + 1);
     }
     if (product <= kMaxProduct) break;

@@ -72,4 +72,38 @@ void ReadNumaNode(const YamlValue& value, ModelSpec& spec) {
   spec.numa_node = node;
 }
 
+void ReadWeight(const YamlValue& value, ModelSpec& spec) {
+  const std::optional<double> weight = value.Number();
+  if (!weight) return;
+  constexpr double kLeast = 0.001, kMost = 1000;
+  if (!(*weight >= kLeast && *weight <= kMost)) {
+    return value.Error("a number from 0.001 to 1000");
+  }
+  spec.weight = *weight;
+}
+
+void ReadResources(const YamlValue& value, ModelSpec& spec) {
+  const auto entries = value.MapOfNames();
+  if (!entries) return;
+  for (const auto& [name, entry] : *entries) {
+    if (!IsResourceName(name)) {
+      entry.Error(kResourceNames, name);
+      continue;
+    }
+    ResourceDemand demand;
+    const auto read_count = [&](const YamlValue& count) {
+      count.ReadInt(1, kMostOfResource, demand.count);
+    };
+    if (!entry.is_map()) {
+      read_count(entry);
+    } else if (const auto fields = entry.Map({"count", "global"})) {
+      for (const auto& [key, field] : *fields) {
+        if (key == "count") read_count(field);
+        if (key == "global") demand.global = field.Bool().value_or(false);
+      }
+    }
+    spec.resources[name] = demand;
+  }
+}
+
 }  // namespace stoker

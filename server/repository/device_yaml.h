@@ -1,5 +1,5 @@
-// Where a model runs, by its model.yaml: `device`, `graphs`, `cpus` and
-// `numa_node`. Private to this room.
+// Where a model runs, and beside whom, by its model.yaml: `device`, `graphs`,
+// `cpus`, `numa_node`, `weight` and `resources`. Private to this room.
 #pragma once
 
 #include "base/yaml_value.h"
@@ -14,5 +14,7 @@ void ReadGraphs(const YamlValue& value, ModelSpec& spec);
 void ReadCpus(const YamlValue& value, ModelSpec& spec);
 // After `cpus`.
 void ReadNumaNode(const YamlValue& value, ModelSpec& spec);
+void ReadWeight(const YamlValue& value, ModelSpec& spec);
+void ReadResources(const YamlValue& value, ModelSpec& spec);
 
 }  // namespace stoker

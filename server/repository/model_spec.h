@@ -10,10 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "tensor/batch_input.h"
 #include "tensor/device.h"
 #include "tensor/dim_expr.h"
 #include "tensor/reshape.h"
@@ -54,6 +56,9 @@ struct InputSpec {
   // Every element for a request that leaves the input out; unset: none may. All
   // sizes that it depends on are sizes of inputs without one.
   std::optional<double> default_value = std::nullopt;
+  // No request has it: it is made of each batch (ragged ones only). Has a
+  // default, which its elements never are.
+  std::optional<BatchInput> batch_input = std::nullopt;
 };
 
 struct OutputSpec {
@@ -133,6 +138,21 @@ struct GraphSpec {
   int64_t max_bytes = int64_t{1} << 30;  // of device memory, for each device
 };
 
+// Letters, digits, '_', '-' and '.', at most 64, and not cpu.
+bool IsResourceName(std::string_view name);
+inline constexpr char kResourceNames[] =
+    "a resource's name, of letters, digits, '_', '-' and '.', and not cpu";
+inline constexpr int kMostOfResource = 1'000'000;
+
+// What each run of the model takes of a resource that the operator named.
+struct ResourceDemand {
+  int count = 1;
+  bool global = false;  // one for all devices, instead of one on each
+
+  friend bool operator==(const ResourceDemand&,
+                         const ResourceDemand&) = default;
+};
+
 struct ModelSpec {
   std::string name;
   int64_t version = 1;
@@ -168,6 +188,9 @@ struct ModelSpec {
   // never batched together and max_batch_size is 0 on the wire.
   std::optional<int> batch_dimension;
   int64_t max_batch_size = 0;  // 0 without a batch dimension
+  // Requests of a batch, which are put together end to end: the batch dimension
+  // is that of their elements then. 0: batches have rows.
+  int64_t max_ragged_requests = 0;
 
   std::vector<ShapeBucket> buckets;  // in warm-up order; may be empty
   // `buckets: auto`: whoever knows the traffic chooses; `buckets` are the
@@ -186,8 +209,9 @@ struct ModelSpec {
   // CPUs of each instance, or one entry for all; empty: not confined.
   std::vector<std::vector<int>> cpus;
   std::optional<int> numa_node;  // whose CPUs, where `cpus` is empty
-  int weight = 1;                // share of the device against other models'
-  bool keep_in_memory = false;   // never rests
+  double weight = 1;             // share of the device against other models'
+  std::map<std::string, ResourceDemand> resources;  // by name
+  bool keep_in_memory = false;                      // never rests
   CompileSpec compile;
   DynamicBatchingSpec dynamic_batching;
   ParitySpec parity;
@@ -195,6 +219,10 @@ struct ModelSpec {
   // "minilm:1", for logs and errors.
   std::string Label() const;
   std::vector<std::string> DimensionNames() const;
+  bool ragged() const { return max_ragged_requests > 0; }
+  // The size that every bucket has in the dimension, as it follows from
+  // max_ragged_requests.
+  std::optional<int64_t> SizeOfRequests(int dimension) const;
   bool on_gpu() const { return devices.front().is_gpu(); }
   bool isolated() const { return !unlisted_operators.empty(); }
   // By which whoever reads the program reads `program_file`, in this process

@@ -16,6 +16,7 @@
 #include "repository/dynamic_batching_yaml.h"
 #include "repository/inputs_yaml.h"
 #include "repository/model_repository.h"
+#include "repository/ragged_yaml.h"
 #include "repository/version_choice.h"
 
 namespace stoker {
@@ -43,7 +44,7 @@ const std::vector<std::string>& FieldNames() {
       "threads",    "instances",        "cpus",           "numa_node",
       "weight",     "dynamic_batching", "parity",         "device",
       "graphs",     "unproved",         "outputs",        "update",
-      "memory"};
+      "memory",     "resources",        "ragged"};
   return *names;
 }
 
@@ -102,11 +103,13 @@ class SpecEditor {
     }
     if (const YamlValue* value = Find("cpus")) ReadCpus(*value, spec_);
     if (const YamlValue* value = Find("numa_node")) ReadNumaNode(*value, spec_);
-    if (const YamlValue* value = Find("weight")) {
-      value->ReadInt(1, 1000, spec_.weight);
+    if (const YamlValue* value = Find("weight")) ReadWeight(*value, spec_);
+    if (const YamlValue* value = Find("resources")) {
+      ReadResources(*value, spec_);
     }
     if (const YamlValue* value = Find("memory")) ReadMemory(*value);
     if (const YamlValue* value = Find("dimensions")) ReadDimensions(*value);
+    if (const YamlValue* value = Find("ragged")) ReadRagged(*value, spec_);
     if (const YamlValue* value = Find("max_batch_size")) ReadMaxBatch(*value);
     const YamlValue* const buckets = Find("buckets");
     spec_.auto_buckets = buckets != nullptr && buckets->text() == "auto";
@@ -115,6 +118,7 @@ class SpecEditor {
     } else {
       FillBuckets(root);
     }
+    FitRequests();
     FillMaxBatch();
     if (const YamlValue* value = Find("inputs")) ReadInputs(*value, spec_);
     if (const YamlValue* value = Find("outputs")) ReadOutputs(*value, spec_);
@@ -255,6 +259,11 @@ class SpecEditor {
   }
 
   void ReadMaxBatch(const YamlValue& value) {
+    if (spec_.ragged()) {
+      spec_.max_ragged_requests = value.Int(1, MostRaggedRequests(spec_))
+                                      .value_or(spec_.max_ragged_requests);
+      return;
+    }
     if (!spec_.batch_dimension) {
       if (value.text() == "0") return;
       return value.Error(
@@ -364,6 +373,22 @@ class SpecEditor {
     } else {
       root.Error("buckets (too many dimensions for default ones)", "none");
     }
+  }
+
+  // Every bucket has room for all requests that a ragged batch may have.
+  void FitRequests() {
+    if (!spec_.ragged()) return;
+    std::vector<ShapeBucket> buckets;
+    for (ShapeBucket& bucket : spec_.buckets) {
+      for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+        const auto size = spec_.SizeOfRequests(static_cast<int>(i));
+        bucket.sizes[i] = size.value_or(bucket.sizes[i]);
+      }
+      if (std::find(buckets.begin(), buckets.end(), bucket) == buckets.end()) {
+        buckets.push_back(std::move(bucket));
+      }
+    }
+    spec_.buckets = std::move(buckets);
   }
 
   void FillMaxBatch() {

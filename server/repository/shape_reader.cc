@@ -67,6 +67,11 @@ absl::Status ShapeReader::ReadInput(int index, const GivenTensor& got,
   } else if (IsColumn(input, got)) {
     reshaped_.resize(spec_.inputs.size());
     reshaped_[index] = {got.shape[0]};
+  } else if (spec_.ragged() && got.shape.size() == input.dims.size() + 1 &&
+             got.shape[0] == 1) {
+    // As clients of Triton's have it: a batch of one.
+    reshaped_.resize(spec_.inputs.size());
+    reshaped_[index].assign(got.shape.begin() + 1, got.shape.end());
   } else if (got.shape.size() + (input.is_bytes ? 1 : 0) != input.dims.size()) {
     return WrongShape(input, got, WrongRankHint(input, got));
   }
@@ -88,8 +93,19 @@ absl::Status ShapeReader::ReadInput(int index, const GivenTensor& got,
 
 const Shape& ShapeReader::ShapeOf(int index, const GivenTensor& got) const {
   const InputSpec& input = spec_.inputs[index];
-  return input.reshape.has_value() || input.is_bytes ? reshaped_[index]
-                                                     : got.shape;
+  const bool reshaped =
+      input.reshape.has_value() || input.is_bytes ||
+      (spec_.ragged() && got.shape.size() > input.dims.size());
+  return reshaped ? reshaped_[index] : got.shape;
+}
+
+void ShapeReader::SizeBatchInputs() {
+  if (!spec_.ragged()) return;
+  for (const InputSpec& input : spec_.inputs) {
+    if (!input.batch_input.has_value()) continue;
+    SetBatchInputSize(*input.batch_input, input.dims[0], /*requests=*/1,
+                      /*longest=*/rows(), absl::MakeSpan(sizes_));
+  }
 }
 
 bool ShapeReader::LacksSizes() const {
@@ -134,9 +150,10 @@ absl::Status ShapeReader::CheckInput(int index, const GivenTensor& got) const {
 
 absl::Status ShapeReader::CheckBatch() const {
   if (spec_.max_batch_size > 0 && rows() > spec_.max_batch_size) {
-    return WrongInput(
-        "inference request batch-size must be <= ", spec_.max_batch_size,
-        " for '", spec_.name, "', got ", rows());
+    return WrongInput("inference request ",
+                      spec_.ragged() ? "elements" : "batch-size",
+                      " must be <= ", spec_.max_batch_size, " for '",
+                      spec_.name, "', got ", rows());
   }
   for (size_t d = 0; d < sizes_.size(); ++d) {
     if (sizes_[d] != kUnset) continue;

@@ -47,6 +47,10 @@ class ShapeReader {
   absl::Status ReadInput(int index, const GivenTensor& got,
                          const LongestElement* longest = nullptr);
 
+  // What is made of each batch, for this request alone; after ReadInput of
+  // every input.
+  void SizeBatchInputs();
+
   bool LacksSizes() const;
 
   // The dimensions that stand alone at no axis; after ReadInput of every input.

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "repository/config_pbtxt.h"
+#include "repository/config_rate_limiter.h"
 #include "repository/config_tensors.h"
 #include "repository/ensemble_yaml.h"
 #include "repository/model_repository.h"
@@ -55,10 +56,14 @@ class YamlWriter {
     WriteVersions();
     Add(root_.LineOf("max_batch_size"),
         absl::StrCat("max_batch_size: ", config_.max_batch_size()));
+    WriteBatchInputs(tensors);
     WriteTensors("inputs", tensors.inputs);
     WriteTensors("outputs", tensors.outputs);
     WriteBuckets(program, tensors);
     WriteInstances();
+    for (const auto& [line, text] : RateLimiterYaml(config_, root_)) {
+      Add(line, text);
+    }
     WriteParameters();
     if (config_.has_dynamic_batching()) WriteBatching();
   }
@@ -139,6 +144,16 @@ class YamlWriter {
       Add(tensor.default_value->second,
           absl::StrCat("    default: ", YamlNumber(tensor.default_value->first),
                        "}"));
+    }
+  }
+
+  void WriteBatchInputs(const ConfigTensors& tensors) {
+    if (tensors.batch_inputs.empty()) return;
+    Add(tensors.batch_inputs.front().line, "ragged:");
+    for (const ConfigTensors::BatchInput& made : tensors.batch_inputs) {
+      Add(made.line,
+          absl::StrCat("  ", YamlName(made.target), ": {kind: ", made.kind,
+                       ", source: ", YamlName(made.source), "}"));
     }
   }
 

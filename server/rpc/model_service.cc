@@ -221,8 +221,10 @@ void FillModelMetadata(const ModelSpec& spec,
                        inference::ModelMetadataResponse* response) {
   response->set_name(spec.name);
   response->set_platform(std::string(PlatformOf(spec)));
-  for (const InputSpec& input : spec.inputs)
+  for (const InputSpec& input : spec.inputs) {
+    if (input.batch_input.has_value()) continue;
     FillTensorMetadata(input, response->add_inputs());
+  }
   for (const OutputSpec& output : spec.outputs) {
     FillTensorMetadata(output, response->add_outputs());
   }
@@ -235,12 +237,15 @@ void FillModelConfig(const ModelSpec& spec, inference::ModelConfig* config) {
   config->set_platform(std::string(PlatformOf(spec)));
   if (batched) {
     config->set_max_batch_size(static_cast<int32_t>(std::min<int64_t>(
-        spec.max_batch_size, std::numeric_limits<int32_t>::max())));
+        spec.ragged() ? spec.max_ragged_requests : spec.max_batch_size,
+        std::numeric_limits<int32_t>::max())));
   }
   for (const InputSpec& input : spec.inputs) {
+    if (input.batch_input.has_value()) continue;
     inference::ModelInput* out = config->add_input();
-    FillConfigTensor(input, batched, out);
+    FillConfigTensor(input, batched && !spec.ragged(), out);
     out->set_optional(input.default_value.has_value());
+    out->set_allow_ragged_batch(spec.ragged());
   }
   for (const OutputSpec& output : spec.outputs) {
     FillConfigTensor(output, batched, config->add_output());

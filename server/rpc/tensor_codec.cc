@@ -58,6 +58,13 @@ int IndexOf(const Specs& specs, std::string_view name) {
   return -1;
 }
 
+// Those that aren't made of each batch.
+size_t KnownInputs(const ModelSpec& spec) {
+  return static_cast<size_t>(std::count_if(
+      spec.inputs.begin(), spec.inputs.end(),
+      [](const InputSpec& input) { return !input.batch_input.has_value(); }));
+}
+
 size_t RequiredInputs(const ModelSpec& spec) {
   return static_cast<size_t>(std::count_if(
       spec.inputs.begin(), spec.inputs.end(),
@@ -77,10 +84,10 @@ absl::Status WrongInputCount(const RequestView& request,
   }
   const size_t required = RequiredInputs(spec);
   const std::string expected =
-      required == spec.inputs.size()
+      required == KnownInputs(spec)
           ? absl::StrCat(required, " inputs")
           : absl::StrCat("number of inputs between ", required, " and ",
-                         spec.inputs.size());
+                         KnownInputs(spec));
   std::string text =
       absl::StrCat("expected ", expected, " but got ", request.inputs.size(),
                    " inputs for model '", spec.name, "'. Got input(s) [",
@@ -111,6 +118,10 @@ absl::StatusOr<Positions> MatchInputs(const RequestView& request,
                      absl::StrJoin(spec.inputs, ", ", [](auto* out, auto& in) {
                        absl::StrAppend(out, "'", in.name, "'");
                      }));
+    }
+    if (spec.inputs[index].batch_input.has_value()) {
+      return Invalid("input '", Absl(name), "' of model '", spec.name,
+                     "' is made of each batch here, and can't be sent");
     }
     if (positions[index] >= 0) {
       return Invalid("input '", Absl(name),
@@ -336,6 +347,7 @@ absl::StatusOr<DecodedRequest> DecodeRequest(
     RETURN_IF_ERROR(
         shapes.ReadInput(i, Given(request.inputs[positions[i]]), &longest));
   }
+  shapes.SizeBatchInputs();
   if (shapes.LacksSizes()) {
     RETURN_IF_ERROR(for_each_given([&](int i, const InferInput& got) {
       return shapes.SolveInput(i, Given(got));

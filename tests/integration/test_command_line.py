@@ -72,6 +72,12 @@ def taken() -> Iterator[str]:
         "--memory-budget=24GX",
         "--memory-budget=120%",
         "--memory-budget=0%",
+        "--rate-limit=on",
+        "--rate-limit-resource=slots",
+        "--rate-limit-resource=slots:0",
+        "--rate-limit-resource=cpu:1",
+        "--rate-limit-resource=slots:2:cuda:auto",
+        "--rate-limit-resource=slots:2:disk",
     ],
 )
 def test_wrong_flags(usable, argument: str) -> None:

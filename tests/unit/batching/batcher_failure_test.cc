@@ -110,7 +110,7 @@ TEST_F(BatcherFailureTest, WrongOutputsAreAnInternalError) {
     BatcherOptions options;
     options.name = "spoilt:1";
     options.labels = {{"model", "spoilt"}, {"version", "1"}};
-    Batcher batcher(options, TokenLayout(8), runner, {&turns_}, clock_,
+    Batcher batcher(options, TokenLayout(8), runner, {{"cpu", &turns_}}, clock_,
                     metrics_);
     auto task = MakeTokenTask({{1, 2, 3}});
     task->on_done = answers.Slot(0);

@@ -116,7 +116,7 @@ class BatcherFixture : public ::testing::Test {
 
   FakeClock clock_;
   DeviceTurns turns_{16, clock_};
-  std::vector<DeviceTurns*> devices_ = {&turns_};
+  std::vector<RunDemand> devices_ = {{"cpu", &turns_}};
   MetricRegistry metrics_;
   Answers answers_;
   DynamicBatching batching_;

@@ -331,7 +331,7 @@ TEST_F(BatcherTest, WorkRunsOnTheDeviceThreadBetweenBatches) {
 // threads of the second from serving the one queue.
 TEST_F(BatcherTest, ThreadsTakeTheTurnsOfTheirOwnDevice) {
   DeviceTurns second{16, clock_};
-  devices_ = {&turns_, &second};
+  devices_ = {{"cuda:0", &turns_}, {"cuda:1", &second}};
   DeviceTurns::Client other(turns_, /*cores=*/16, /*weight=*/1);
   DeviceTurns::Turn all = DeviceTurns::Take(other);
   StartBatcher(4, 1);

@@ -174,7 +174,7 @@ TEST_F(QuickRunTest, NobodyPassesAnotherModelsTurn) {
 TEST_F(QuickRunTest, DeviceThreadThatWokeUpTooLateWaitsToo) {
   GatedClock gated;
   DeviceTurns turns(16, gated);
-  devices_ = {&turns};
+  devices_ = {{"cpu", &turns}};
   StartMeasured(absl::Microseconds(1));
   gated.HoldNext();
   CancelFlag(1) = true;

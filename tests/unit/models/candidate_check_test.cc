@@ -121,7 +121,7 @@ class CandidateCheckTest : public ::testing::Test {
       {.name = "rows:1", .labels = {{"model", "rows"}, {"version", "1"}}},
       layout_,
       runner_,
-      {&turns_},
+      {{"cpu", &turns_}},
       clock_,
       metrics_};
   FakeExecutionContext* context_ = nullptr;

@@ -61,18 +61,31 @@ class DevicePlacesTest : public ::testing::Test {
     }
     return spec;
   }
+  static ModelSpec Taking(const std::vector<std::string>& devices,
+                          const std::string& name, ResourceDemand demand) {
+    ModelSpec spec = On(devices);
+    spec.resources = {{name, demand}};
+    return spec;
+  }
   std::string Refusal(const std::vector<std::string>& devices) {
-    return std::string(places_.Find(On(devices)).status().message());
+    return Refusal(On(devices));
+  }
+  std::string Refusal(const ModelSpec& spec) {
+    return std::string(places_.Find(spec).status().message());
   }
 
   FakeClock clock_;
   FakeGpuLoader cpu_{clock_, Nothing};
   TwoGpus gpus_{clock_};
-  DevicePlaces places_{4, cpu_, [this] { return &gpus_; }, clock_};
+  MetricRegistry metrics_;
+  ResourceLimits limits_ = {
+      .limits = {{"slots", 4, ""}, {"slots", 2, "cuda:1"}, {"lanes", 3, ""}}};
+  DevicePlaces places_{4,       cpu_,   [this] { return &gpus_; },
+                       limits_, clock_, metrics_};
 };
 
 TEST_F(DevicePlacesTest, TheProcessorNeedsNoGpu) {
-  DevicePlaces none(4, cpu_, nullptr, clock_);
+  DevicePlaces none(4, cpu_, nullptr, {}, clock_, metrics_);
   const auto found = none.Find(On({"cpu"}));
   ASSERT_TRUE(found.ok());
   ASSERT_EQ(found->places.size(), 1u);
@@ -105,6 +118,55 @@ TEST_F(DevicePlacesTest, RefusesWithWhatWasAskedForAndWhy) {
   EXPECT_THAT(Refusal({"cuda:0", "cuda:1"}), HasSubstr("equal GPUs"));
   gpus_.started_ = absl::UnavailableError("cuda:0 can't be used: busy");
   EXPECT_TRUE(absl::IsUnavailable(places_.Find(On({"cuda:0"})).status()));
+}
+
+TEST_F(DevicePlacesTest, ResourcesAreOfEachDeviceOrOfAll) {
+  const auto own = places_.Find(Taking({"cuda:0", "cuda:1"}, "slots", {2}));
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->places[0].resources[0].name, "slots@cuda:0");
+  EXPECT_NE(own->places[0].resources[0].turns,
+            own->places[1].resources[0].turns);
+  const auto shared =
+      places_.Find(Taking({"cuda:0", "cuda:1"}, "lanes", {3, true}));
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_EQ(shared->places[0].resources[0].name, "lanes");
+  EXPECT_EQ(shared->places[0].resources[0].turns,
+            shared->places[1].resources[0].turns);
+  EXPECT_EQ(MetricValue(metrics_, "stoker_resource_units",
+                        {{"resource", "slots@cuda:1"}}),
+            2);
+  // Nobody has said how much there is of it.
+  const auto any = places_.Find(Taking({"cpu"}, "any", {70}));
+  ASSERT_TRUE(any.ok());
+  EXPECT_EQ(any->places[0].resources[0].count, 70);
+}
+
+TEST_F(DevicePlacesTest, MoreOfAResourceThanThereIsIsRefused) {
+  EXPECT_TRUE(places_.Find(Taking({"cuda:0"}, "slots", {4})).ok());
+  EXPECT_EQ(Refusal(Taking({"cuda:1"}, "slots", {3})),
+            "m:1: resources.slots: expected at most 2, which is what "
+            "--rate-limit-resource gives as slots@cuda:1, got 3");
+  EXPECT_THAT(Refusal(Taking({"cpu"}, "lanes", {4, true})),
+              HasSubstr("gives as lanes, got 4"));
+  ResourceLimits off = limits_;
+  off.enforced = false;
+  DevicePlaces free(4, cpu_, nullptr, off, clock_, metrics_);
+  const auto placed = free.Find(Taking({"cpu"}, "slots", {9}));
+  ASSERT_TRUE(placed.ok());
+  EXPECT_TRUE(placed->places[0].resources.empty());
+}
+
+TEST_F(DevicePlacesTest, AResourceIsGlobalForAllModelsOrForNone) {
+  const auto placed = places_.Find(Taking({"cpu"}, "slots", {1, true}));
+  ASSERT_TRUE(placed.ok());
+  {
+    DeviceTurns::Client loaded(*placed->places[0].resources[0].turns, 1, 1);
+    EXPECT_EQ(Refusal(Taking({"cpu"}, "slots", {1})),
+              "m:1: resources.slots: expected one for all devices, as other "
+              "models have it, got one on each device");
+    loaded.Leave();
+  }
+  EXPECT_TRUE(places_.Find(Taking({"cpu"}, "slots", {1})).ok());
 }
 
 }  // namespace

@@ -26,4 +26,24 @@ inline ModelSpec MiniLmSpec() {
   return spec;
 }
 
+// FP32 x [elements] and INT64 marks [requests + 1] → sum [requests], each
+// [elements].
+inline ModelSpec RaggedSpec() {
+  const DimExpr elements = DimExpr::Dimension(0),
+                requests = DimExpr::Dimension(1);
+  ModelSpec spec;
+  spec.dimensions = {{.name = "x.0", .symbol = "s1", .max = 1 << 20},
+                     {.name = "marks.0", .symbol = "s2", .max = 1 << 20}};
+  spec.inputs.resize(2);
+  spec.inputs[0].name = "x";
+  spec.inputs[0].dims = {elements};
+  spec.inputs[1].name = "marks";
+  spec.inputs[1].dtype = DataType::kInt64;
+  spec.inputs[1].dims = {
+      DimExpr::Binary(DimExpr::Kind::kAdd, requests, DimExpr::Constant(1))};
+  spec.outputs = {{"sum", DataType::kFp32, {requests}},
+                  {"each", DataType::kFp32, {elements}}};
+  return spec;
+}
+
 }  // namespace stoker

@@ -110,7 +110,8 @@ unmatched: reject
 compile: false
 threads: 3
 instances: 2
-weight: 3
+weight: 2.5
+resources: {slots: 4, lanes: {count: 2, global: true}}
 memory: {keep: true}
 cpus: ["0-1", "2,5"]
 dynamic_batching:
@@ -133,7 +134,9 @@ buckets: [{rows: 4, t: 10}, {t: 3, rows: 1}]
   EXPECT_FALSE(spec->compile.enabled);
   EXPECT_EQ(spec->threads, 3);
   EXPECT_EQ(spec->instances, 2);
-  EXPECT_EQ(spec->weight, 3);
+  EXPECT_EQ(spec->weight, 2.5);
+  EXPECT_EQ(spec->resources, (std::map<std::string, ResourceDemand>{
+                                 {"lanes", {2, true}}, {"slots", {4}}}));
   EXPECT_TRUE(spec->keep_in_memory);
   EXPECT_EQ(spec->cpus, (std::vector<std::vector<int>>{{0, 1}, {2, 5}}));
   const DynamicBatchingSpec& batching = spec->dynamic_batching;
@@ -284,6 +287,63 @@ TEST(ModelYamlTest, PadValuesFitTheInput) {
   }
 }
 
+TEST(ModelYamlTest, RequestsAreRaggedWhereTheBatchSaysWhereTheyEnd) {
+  const auto spec = Apply(
+      "ragged: {marks: {kind: BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO, "
+      "source: x}}\nmax_batch_size: 3\nbuckets: {x.0: [16, 64]}",
+      RaggedSpec());
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->batch_dimension, 0);
+  EXPECT_EQ(spec->max_ragged_requests, 3);
+  EXPECT_EQ(spec->max_batch_size, 64);
+  EXPECT_TRUE(spec->dimensions[1].padding);
+  EXPECT_EQ(spec->inputs[1].batch_input->kind,
+            BatchInput::Kind::kAccumulatedElementCountWithZero);
+  EXPECT_THAT(BucketNames(*spec),
+              ElementsAre("x.0=16,marks.0=3", "x.0=64,marks.0=3"));
+}
+
+TEST(ModelYamlTest, ARaggedBatchIsWithinTheProgramsBounds) {
+  const std::string ragged =
+      "ragged: {marks: {kind: BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO, "
+      "source: x}}\n";
+  ModelSpec few = RaggedSpec();
+  few.dimensions[1].max = 5;
+  const auto spec = Apply(ragged, few);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->max_ragged_requests, 5);
+  EXPECT_THAT(Message(ragged + "max_batch_size: 6", few),
+              HasSubstr("expected an integer from 1 to 5, got 6"));
+  few.dimensions[1].min = 2;
+  EXPECT_THAT(Message(ragged, few),
+              HasSubstr("ragged: expected a program that takes one request, "
+                        "marks of 2, got a least size of 2 of marks.0"));
+}
+
+TEST(ModelYamlTest, MistakesOfRaggedBatches) {
+  const struct {
+    const char* yaml;
+    const char* message;
+  } cases[] = {
+      {"ragged: {marks: {kind: BATCH_ITEM_SHAPE, source: x}}",
+       "1: ragged.marks.kind: expected one of BATCH_ELEMENT_COUNT, "},
+      {"ragged: {marks: {kind: BATCH_ELEMENT_COUNT, source: y}}",
+       "ragged.marks.source: expected an input of one dynamic axis"},
+      {"ragged: {marks: {kind: BATCH_ELEMENT_COUNT, source: marks}}",
+       "ragged: expected an input of one dynamic axis that requests bring, "
+       "whose elements are counted, got marks"},
+      {"ragged: {marks: {kind: BATCH_ELEMENT_COUNT}}",
+       "ragged.marks: expected a kind and a source"},
+      {"ragged: {}", "ragged: expected an input that is made of batches"},
+      {"ragged: {x: {kind: BATCH_ELEMENT_COUNT, source: marks}}",
+       "ragged: expected a dynamic dimension that is axis 0 of all other "
+       "inputs"},
+  };
+  for (const auto& test : cases) {
+    EXPECT_THAT(Message(test.yaml, RaggedSpec()), HasSubstr(test.message));
+  }
+}
+
 TEST(ModelYamlTest, Mistakes) {
   const struct {
     const char* yaml;
@@ -296,14 +356,14 @@ TEST(ModelYamlTest, Mistakes) {
        "max_batch_size, "
        "dimensions, inputs, buckets, unmatched, compile, threads, instances, "
        "cpus, numa_node, weight, dynamic_batching, parity, device, graphs, "
-       "unproved, outputs, update, memory, got "
+       "unproved, outputs, update, memory, resources, ragged, got "
        "an unknown "
        "field (did "
        "you mean "
        "max_batch_size?)"},
       {"zzzzzzzzzzz: 8",
-       "parity, device, graphs, unproved, outputs, update, memory, got an "
-       "unknown field"},
+       "parity, device, graphs, unproved, outputs, update, memory, resources, "
+       "ragged, got an unknown field"},
       {"update: later", "1: update: expected beside or replace, got later"},
       {"threads: 1\nthreads: 2", "2: threads: expected it once, got it again"},
       {"max_batch_size: 65",
@@ -349,7 +409,15 @@ TEST(ModelYamlTest, Mistakes) {
        "2: cpus: expected CPUs for all instances, or a list with those of "
        "each of the 3, got a list of 2"},
       {"cpus: 0\nnuma_node: 0", "2: numa_node: expected nothing beside cpus"},
-      {"weight: 0", "an integer from 1 to 1000, got 0"},
+      {"weight: 0", "a number from 0.001 to 1000, got 0"},
+      {"weight: .nan", "weight: expected a number, got .nan"},
+      {"resources: {slots: 0}",
+       "1: resources.slots: expected an integer from 1 to 1000000, got 0"},
+      {"resources: {slots: {count: 2, globl: true}}",
+       "resources.slots.globl: expected one of count, global"},
+      {"resources: {cpu: 1}", "expected a resource's name, of letters"},
+      {"resources: {\"a:b\": 1}", "and not cpu, got a:b"},
+      {"resources: [slots]", "resources: expected a map"},
       {"memory: {keep: 1G}", "expected true or false, got 1G"},
       {"memory: {least: 1}", "expected one of keep, got an unknown field"},
       {"instances: 0", "an integer from 1 to 64, got 0"},

@@ -67,6 +67,9 @@ TEST(TritonConfigTest, EveryFieldHasAMeaning) {
        {triton::ModelConfig::descriptor(), triton::ModelInput::descriptor(),
         triton::ModelOutput::descriptor(),
         triton::ModelInstanceGroup::descriptor(),
+        triton::BatchInput::descriptor(), triton::BatchOutput::descriptor(),
+        triton::ModelRateLimiter::descriptor(),
+        triton::ModelRateLimiter::Resource::descriptor(),
         triton::ModelDynamicBatching::descriptor(),
         triton::ModelTransactionPolicy::descriptor(),
         triton::ModelWarmup::descriptor()}) {
@@ -108,6 +111,12 @@ TEST(TritonConfigTest, WhatEachFieldBecomes) {
       {"instance_group [ { gpus: 0 kind: KIND_GPU }, "
        "{ gpus: 1 kind: KIND_GPU } ]",
        "device: [cuda:0, cuda:1]\ninstances: 1\n"},
+      {"instance_group { count: 2 rate_limiter { priority: 4 resources [ "
+       "{ name: 'R1' global: true count: 4 }, { name: 'R2' count: 1 } ] } }",
+       "instances: 2\nweight: 0.25\nresources:\n"
+       "  R1: {count: 4, global: true}\n  R2: {count: 1, global: false}\n"},
+      {"instance_group [ { rate_limiter { priority: 1 } }, { count: 1 } ]",
+       "max_batch_size: 0\ninstances: 2\n"},
       {"instance_group { kind: KIND_GPU }",
        "device: cuda:auto\ninstances: 1\n"},
       {"parameters { key: 'INTRA_OP_THREAD_COUNT' value { string_value: '4' } "
@@ -292,6 +301,28 @@ TEST(TritonConfigTest, WarmUpSizesOfAReshapedInput) {
                         "[1, -1], got [16]"));
 }
 
+TEST(TritonConfigTest, RaggedBatchesAreRead) {
+  const auto config = Parsed(
+      "max_batch_size: 4\n"
+      "input { name: 'x' data_type: TYPE_FP32 dims: -1 allow_ragged_batch: "
+      "true }\n"
+      "output [ { name: 'sum' data_type: TYPE_FP32 dims: [] },\n"
+      "  { name: 'each' data_type: TYPE_FP32 dims: -1 } ]\n"
+      "batch_input { kind: BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO\n"
+      "  target_name: 'marks' data_type: TYPE_INT64 source_input: 'x' }\n"
+      "batch_output { kind: BATCH_SCATTER_WITH_INPUT_SHAPE\n"
+      "  target_name: 'each' source_input: 'x' }\n");
+  ModelSpec spec = RaggedSpec();
+  const auto yaml = config.ToYaml(spec);
+  ASSERT_TRUE(yaml.ok()) << yaml.status();
+  EXPECT_THAT(yaml->text,
+              HasSubstr("ragged:\n  marks: {kind: "
+                        "BATCH_ACCUMULATED_ELEMENT_COUNT_WITH_ZERO, source: "
+                        "x}\n"));
+  ASSERT_TRUE(config.Apply(spec).ok());
+  EXPECT_EQ(spec.max_ragged_requests, 4);
+}
+
 TEST(TritonConfigTest, WhatHasNoMeaningIsListedWithItsLine) {
   EXPECT_THAT(Ignored(std::string("max_batch_size: 8") + kTensors), IsEmpty());
   EXPECT_THAT(
@@ -301,8 +332,8 @@ TEST(TritonConfigTest, WhatHasNoMeaningIsListedWithItsLine) {
   EXPECT_THAT(Ignored("response_cache { enable: true }"),
               ElementsAre(HasSubstr(":1: response_cache has no meaning here")));
   EXPECT_THAT(
-      Ignored("instance_group {\n kind: KIND_CPU\n rate_limiter {}\n}"),
-      ElementsAre(HasSubstr(":3: instance_group[0].rate_limiter has no")));
+      Ignored("instance_group {\n kind: KIND_CPU\n host_policy: 'a'\n}"),
+      ElementsAre(HasSubstr(":3: instance_group[0].host_policy has no")));
   EXPECT_THAT(
       Ignored("parameters { key: 'A' value { string_value: '1' } }\n"
               "parameters { key: 'B' value { string_value: '2' } }"),
@@ -391,7 +422,9 @@ TEST(TritonConfigTest, WhatCannotBeHonouredIsRefusedWithItsLine) {
       {"model_transaction_policy {\n decoupled: true }",
        ":2: model_transaction_policy.decoupled: expected nothing"},
       {"model_repository_agents {}", "model_repository_agents: expected"},
-      {"batch_input {}", "batch_input: expected nothing"},
+      {"batch_input {}",
+       "batch_input[0].source_input: expected the name of one input with "
+       "allow_ragged_batch, got none"},
       {"name: 'other'", "name: expected the folder's, minilm, got other"},
       {"backend: 'onnxruntime'", "backend: expected pytorch, got onnxruntime"},
       {"platform: 'tensorrt_plan'", "platform: expected torch_aoti"},
@@ -450,11 +483,28 @@ TEST(TritonConfigTest, WhatCannotBeHonouredIsRefusedWithItsLine) {
        "\nparameters { key: 'default.B__1' value { string_value: 'x}' } }",
        "config.pbtxt:3: inputs.attention_mask.default: expected a number, got "
        "the text \"x}\""},
-      {"max_batch_size: 1 input { name: 'A__0' allow_ragged_batch: true }",
-       "got ragged batches"},
+      {"max_batch_size: 1 input { name: 'A__0' data_type: TYPE_INT64 dims: "
+       "[ -1, -1 ] allow_ragged_batch: true }",
+       "batch_input: expected what tells the program where each request of a "
+       "ragged batch ends, got none"},
+      {"\nbatch_input { kind: BATCH_ITEM_SHAPE target_name: 'a' }",
+       "config.pbtxt:2: batch_input[0].kind: expected a count of elements "},
+      {"batch_input { kind: BATCH_ELEMENT_COUNT target_name: 'a' "
+       "source_input: 'b' }",
+       "batch_input[0].source_input: expected the name of one input with "
+       "allow_ragged_batch, got b"},
       {"output { name: 'O__1' label_filename: 'names.txt' }",
        "label_filename: expected labels.txt"},
       {"instance_group { passive: true }", "instances that never run"},
+      {"instance_group [ { count: 2 rate_limiter { priority: 2 } }, { } ]",
+       ":1: instance_group: expected the same rate_limiter in each, got "
+       "others"},
+      {"instance_group {\n rate_limiter {\n resources {\n name: 'R' count: 0 "
+       "}}}",
+       "config.pbtxt:3: resources.R.count: expected an integer from 1"},
+      {"instance_group { rate_limiter { resources [ { name: 'R' count: 1 }, "
+       "{ name: 'R' count: 2 } ] } }",
+       "rate_limiter.resources[1].name: expected each resource once, got R"},
       {"instance_group [ { kind: KIND_CPU }, { kind: KIND_GPU gpus: 0 } ]",
        "instance_group: expected instances on the processor or on GPUs"},
       {"instance_group [ { count: 2 gpus: 0 }, { count: 1 gpus: 1 } ]",
