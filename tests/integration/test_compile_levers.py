@@ -101,7 +101,8 @@ def test_layers_that_integers_are_too_coarse_for_are_made_more_exact(
     write_yaml(root / "layers", **BUCKET, compile={"precision": "int8"}, parity={"rms": 1e-5})
     with start(root) as daemon:
         daemon.wait_ready()
-        found = re.search(r"of (\d+) linear layers \d+ compute with bfloat16 and (\d+) with float32: .*more than 1e-05", daemon.log())
+        said = r"of (\d+) linear layers \d+ compute with bfloat16 and (\d+) with float32: .*more than 1e-05"
+        found = re.search(said, daemon.log())
         assert found and 0 < int(found[2]) <= int(found[1]), daemon.log()
         assert daemon.metric("stoker_promotions_total", outcome="parity") == 0, daemon.log()
         assert daemon.stop() == 0
