@@ -154,9 +154,9 @@ TEST(DecodeRequest, ElementsThatAreTooLong) {
   request = LettersRequest({"a"}, {"b"}, {"c"});
   request.mutable_inputs(0)->add_shape(1);
   EXPECT_TRUE(Decode(request).ok()) << "a column is a row of one string each";
-  request.mutable_inputs(0)->set_shape(1, 2);
+  request.mutable_inputs(0)->add_shape(1);
   EXPECT_THAT(std::string(Decode(request).status().message()),
-              HasSubstr("Expected [-1], got [1,2]: expected 1 dimensions"));
+              HasSubstr("Expected [-1], got [1,1,1]: expected 1 dimensions"));
   request.mutable_inputs(0)->set_datatype("UINT8");
   EXPECT_THAT(std::string(Decode(request).status().message()),
               HasSubstr("data-type is 'UINT8', but model 'letters' expects "
