@@ -99,7 +99,7 @@ def test_layers_that_integers_are_too_coarse_for_are_made_more_exact(
 ) -> None:
     root = repository("layers")
     write_yaml(root / "layers", **BUCKET, compile={"precision": "int8"}, parity={"rms": 1e-5})
-    with start(root) as daemon:
+    with start(root, "--recheck-promotions") as daemon:
         daemon.wait_ready()
         said = r"of (\d+) linear layers \d+ compute with bfloat16 and (\d+) with float32: .*more than 1e-05"
         found = re.search(said, daemon.log())

@@ -81,6 +81,8 @@ TWICE = {
     "Register()": "likewise",
     "reorder": "an operator of torch's, looked up once",
     "::describe": "likewise",
+    "HasBfloat16": "of the processor",
+    "LinearPointwise": "a function of libtorch's, looked up once",
     "EdgesOf": "constants",
     "LatencyEdges": "constants",
     "nothing": "no value",
