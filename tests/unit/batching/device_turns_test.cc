@@ -195,9 +195,11 @@ TEST_F(DeviceTurnsTest, ThereIsAsMuchAsWhoTakesMost) {
 
 TEST_F(DeviceTurnsTest, TimesAreRecorded) {
   MetricRegistry metrics;
-  const Labels labels = {{"resource", "slots"}};
-  turns_.Show(metrics.Gauge(metric::kResourceUnits, labels),
-              metrics.Gauge(metric::kResourceUnitsTaken, labels));
+  const Labels of_resource = {{"resource", "slots"}};
+  const Labels labels = {
+      {"model", "a"}, {"version", "1"}, {"resource", "slots"}};
+  turns_.Show(metrics.Gauge(metric::kResourceUnits, of_resource),
+              metrics.Gauge(metric::kResourceUnitsTaken, of_resource));
   Client other(turns_, 1, 1);
   Client client(turns_, 2, 1,
                 {metrics.Counter(metric::kResourceSeconds, labels),

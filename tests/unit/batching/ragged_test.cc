@@ -99,8 +99,13 @@ class RaggedTest : public ::testing::Test {
   std::deque<std::optional<absl::StatusOr<InferResult>>> answers_;
   FakeBatchRunner runner_{
       {{{4, kMostTasks}}, {{12, kMostTasks}}}, {true, true}, RaggedModel};
-  Batcher batcher_{{.name = "ragged:1"}, RaggedLayout(), runner_,
-                   {{"cpu", &turns_}},   clock_,         metrics_};
+  Batcher batcher_{
+      {.name = "ragged:1", .labels = {{"model", "ragged"}, {"version", "1"}}},
+      RaggedLayout(),
+      runner_,
+      {{"cpu", &turns_}},
+      clock_,
+      metrics_};
 };
 
 TEST_F(RaggedTest, TasksOfAnyLengthShareABatch) {
