@@ -192,6 +192,7 @@ std::vector<Int8Layers::Step> Int8Layers::Steps(
     const std::vector<std::string>& ranked) {
   const bool rounds = linears().HasBfloat16();
   std::vector<Step> steps;
+  steps.reserve(2 * ranked.size() + precisions_.size());
   for (const std::string& name : ranked) {
     steps.emplace_back(
         name, rounds ? LayerPrecision::kBfloat16 : LayerPrecision::kFloat32);
