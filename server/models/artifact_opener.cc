@@ -9,7 +9,6 @@
 #include "metrics/catalog.h"
 #include "models/first_run.h"
 #include "models/padded_run.h"
-#include "planning/parity_cases.h"
 
 namespace stoker {
 
@@ -31,8 +30,9 @@ absl::StatusOr<ArtifactOpener::Opened> ArtifactOpener::Open(
   RETURN_IF_ERROR(tried);
   Opened opened;
   ASSIGN_OR_RETURN(opened.executables, OpenOnEachThread(entry));
-  ASSIGN_OR_RETURN(const DimensionSizes sizes,
-                   SizesToRun(step, *opened.executables.front()));
+  ASSIGN_OR_RETURN(
+      const DimensionSizes sizes,
+      SizesToRun(version_.spec, step.sizes, *opened.executables.front()));
   const absl::Status ran = version_.made_up.Try(
       sizes, /*seed=*/0, [&](absl::Span<const Tensor> inputs) -> absl::Status {
         ASSIGN_OR_RETURN(opened.first_run, RunOnce(opened.executables, inputs));
@@ -79,16 +79,6 @@ ArtifactOpener::OpenOnEachThread(const CacheEntry& entry) const {
     executables.push_back(*std::move(opened));
   }
   return executables;
-}
-
-absl::StatusOr<DimensionSizes> ArtifactOpener::SizesToRun(
-    const WarmupStep& step, const Executable& opened) const {
-  if (!step.dynamic()) return step.sizes.sizes;
-  std::vector<DimensionSizes> taken =
-      SizesTaken(version_.spec, SizesOfForm(version_.spec, step.sizes), opened);
-  if (!taken.empty()) return std::move(taken.front());
-  return absl::FailedPreconditionError(
-      "the compiled code takes none of the sizes that it was to be tried at");
 }
 
 }  // namespace stoker

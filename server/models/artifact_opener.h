@@ -46,9 +46,6 @@ class ArtifactOpener {
  private:
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> OpenOnEachThread(
       const CacheEntry& entry) const;
-  // Sizes that an artifact of the step runs in.
-  absl::StatusOr<DimensionSizes> SizesToRun(const WarmupStep& step,
-                                            const Executable& opened) const;
 
   const VersionParts version_;
 };

@@ -77,6 +77,17 @@ std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
   return sizes;
 }
 
+absl::StatusOr<DimensionSizes> SizesToRun(const ModelSpec& spec,
+                                          const ShapeBucket& bucket,
+                                          const Executable& executable) {
+  if (!IsDynamic(bucket)) return bucket.sizes;
+  std::vector<DimensionSizes> taken =
+      SizesTaken(spec, SizesOfForm(spec, bucket), executable);
+  if (!taken.empty()) return std::move(taken.front());
+  return absl::FailedPreconditionError(
+      "the compiled code takes none of the sizes that it was to be tried at");
+}
+
 std::vector<Tensor> PaddedInputs(const BatchLayout& layout,
                                  absl::Span<const Tensor> inputs,
                                  const DimensionSizes& sizes,

@@ -32,6 +32,13 @@ std::vector<DimensionSizes> SizesTaken(const ModelSpec& spec,
                                        std::vector<DimensionSizes> sizes,
                                        const Executable& executable);
 
+// What an executable of the bucket is run with first: the bucket's sizes; of a
+// form the first of those that it is tried at and takes. FAILED_PRECONDITION:
+// it takes none.
+absl::StatusOr<DimensionSizes> SizesToRun(const ModelSpec& spec,
+                                          const ShapeBucket& bucket,
+                                          const Executable& executable);
+
 // Inputs of `sizes`, padded to the bucket as the batcher does.
 std::vector<Tensor> PaddedInputs(const BatchLayout& layout,
                                  absl::Span<const Tensor> inputs,

@@ -143,6 +143,13 @@ double TimesAsFar(double compiled, double eager) {
                     : compiled / eager;
 }
 
+// Of the differences, in proportion to the expected output of that magnitude.
+double RelativeRms(const Tensor& expected, const Tensor& actual, int64_t count,
+                   double magnitude) {
+  return ErrorsOf(expected, actual, count).mean /
+         std::max(magnitude, kLeastMagnitude);
+}
+
 OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
                                  int64_t count, const ParityTolerance& given) {
   ParityTolerance tolerance = ToleranceOf(given, expected.dtype);
@@ -169,8 +176,7 @@ OutputComparison CompareFloating(const Tensor& expected, const Tensor& actual,
     }
   }
   if (std::isfinite(tolerance.rms)) {
-    const double rms = ErrorsOf(expected, actual, count).mean /
-                       std::max(magnitude, kLeastMagnitude);
+    const double rms = RelativeRms(expected, actual, count, magnitude);
     if (rms > tolerance.rms) found.rms = rms;
   }
   return found;
@@ -259,9 +265,10 @@ double LeastCosine(const Tensor& expected, const Tensor& actual,
 }
 
 // Empty, or how rows of a floating output point elsewhere than the tolerance
-// allows.
+// allows. `agreement`: ArgmaxAgreement's.
 std::string DifferentRows(const Tensor& expected, const Tensor& actual,
-                          int64_t count, const ParityTolerance& tolerance) {
+                          int64_t count, std::optional<double> agreement,
+                          const ParityTolerance& tolerance) {
   if (tolerance.cosine > -1) {
     const double cosine = LeastCosine(expected, actual, count);
     if (cosine < tolerance.cosine) {
@@ -269,14 +276,11 @@ std::string DifferentRows(const Tensor& expected, const Tensor& actual,
                           ", less than ", tolerance.cosine);
     }
   }
-  if (tolerance.argmax > 0) {
-    const auto agreement = ArgmaxAgreement(expected, actual);
-    if (agreement.value_or(1) < tolerance.argmax) {
-      return absl::StrCat(": of ", *agreement,
-                          " of the rows the largest element is the same, less "
-                          "than of ",
-                          tolerance.argmax);
-    }
+  if (agreement.value_or(1) < tolerance.argmax) {
+    return absl::StrCat(": of ", *agreement,
+                        " of the rows the largest element is the same, less "
+                        "than of ",
+                        tolerance.argmax);
   }
   return "";
 }
@@ -306,16 +310,19 @@ void CompareOutput(size_t number, const Tensor& expected, const Tensor& actual,
       floating ? CompareFloating(expected, actual, count, tolerance)
                : CompareExact(expected, actual, count);
   result.max_abs_error = std::max(result.max_abs_error, found.max_abs_error);
-  if (!result.argmax_agreement.has_value()) {
-    result.argmax_agreement = ArgmaxAgreement(expected, actual);
-  }
+  const bool first = !result.argmax_agreement.has_value();
+  const std::optional<double> agreement =
+      first || tolerance.argmax > 0 ? ArgmaxAgreement(expected, actual)
+                                    : std::nullopt;
+  if (first) result.argmax_agreement = agreement;
   if (found.rms.has_value()) {
     differ(false,
            absl::StrCat(": root mean square of the differences ", *found.rms,
                         " of the output's, more than ", tolerance.rms));
   }
   if (floating) {
-    const std::string rows = DifferentRows(expected, actual, count, tolerance);
+    const std::string rows =
+        DifferentRows(expected, actual, count, agreement, tolerance);
     if (!rows.empty()) differ(false, rows);
   }
   if (found.different == 0) return;
@@ -376,10 +383,8 @@ double RelativeError(absl::Span<const Tensor> expected,
     if (!HaveOneForm(expected[i], actual[i])) return kOther;
     if (!IsFloating(expected[i].dtype)) continue;
     const int64_t count = ElementCount(expected[i].shape).value_or(0);
-    const double magnitude =
-        std::max(Magnitude(expected[i], count), kLeastMagnitude);
-    largest = std::max(
-        largest, ErrorsOf(expected[i], actual[i], count).mean / magnitude);
+    largest = std::max(largest, RelativeRms(expected[i], actual[i], count,
+                                            Magnitude(expected[i], count)));
   }
   return largest;
 }

@@ -78,6 +78,14 @@ class ConnectionTimesTest : public ::testing::Test {
         Until([&] { return server_->Ended("age") >= 1; }, absl::Seconds(15)));
   }
 
+  // Begins a stop, whose first goodbye the peer gets; to be joined.
+  std::thread Stop(RawPeer& peer) {
+    std::thread stop(
+        [this] { server_->wire->Shutdown(MonotonicTime::InfiniteFuture()); });
+    EXPECT_EQ(peer.Await(RawFrame::kGoaway).last_stream(), 0x7fffffffu);
+    return stop;
+  }
+
   FakeClock clock_;
   std::atomic<int> stalls_ = 0;
   std::unique_ptr<Server> server_;
@@ -168,9 +176,7 @@ TEST_F(ConnectionTimesTest, AStopWaitsUntilItsGoodbyeIsRead) {
   Start({});
   RawPeer peer(server_->port());
   Settle(peer);
-  std::thread stop(
-      [&] { server_->wire->Shutdown(MonotonicTime::InfiniteFuture()); });
-  EXPECT_EQ(peer.Await(RawFrame::kGoaway).last_stream(), 0x7fffffffu);
+  std::thread stop = Stop(peer);
   const RawFrame ping = peer.Await(RawFrame::kPing);
   ASSERT_TRUE(peer.Ask(3, "/echo/Now", "on its way"));
   EXPECT_EQ(peer.AwaitEnd(3).type, RawFrame::kHeaders);
@@ -183,9 +189,7 @@ TEST_F(ConnectionTimesTest, AStopDoesNotWaitForWhoNeverReads) {
   Start({});
   RawPeer peer(server_->port());
   Settle(peer);
-  std::thread stop(
-      [&] { server_->wire->Shutdown(MonotonicTime::InfiniteFuture()); });
-  EXPECT_EQ(peer.Await(RawFrame::kGoaway).last_stream(), 0x7fffffffu);
+  std::thread stop = Stop(peer);
   clock_.Advance(absl::Seconds(1));
   stop.join();
 }
