@@ -124,7 +124,8 @@ void BucketPromoter::Settle(const WarmupStep& step, const CacheEntry& entry,
                             CandidateCheck::Look look) {
   const bool verify = version_.deps.verify_promotions;
   BucketSlot& slot = version_.tiers.slot(step.bucket);
-  const std::optional<Verdict> known = RestoredVerdict(entry.id());
+  std::optional<Verdict> known = evidence_.ReadVerdict(entry.id());
+  if (known.has_value() && !Restore(entry.id(), known->parity)) known.reset();
   if (verify && known.has_value() && !known->promote()) {
     Refuse(step, ReasonOfRefusal(known->refusal()), known->reason());
     return;
@@ -186,7 +187,8 @@ absl::StatusOr<Verdict> BucketPromoter::Check(const WarmupStep& step,
   // and no parity, that was found with other weights.
   std::optional<Profit> known_profit = evidence_.ReadProfit(artifact);
   Verdict verdict;
-  if (std::optional<Parity> known = RestoredParity(artifact)) {
+  std::optional<Parity> known = evidence_.ReadParity(artifact);
+  if (known.has_value() && Restore(artifact, *known)) {
     verdict.parity = *std::move(known);
   } else {
     ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence,
@@ -231,26 +233,10 @@ absl::StatusOr<CandidateCheck::Evidence> BucketPromoter::CheckParity(
   return evidence;
 }
 
-std::optional<Parity> BucketPromoter::RestoredParity(
-    const ArtifactId& artifact) {
-  std::optional<Parity> parity = evidence_.ReadParity(artifact);
-  if (version_.spec.compile.precision != ComputePrecision::kInt8 ||
-      !parity.has_value() || !parity->equal) {
-    return parity;
-  }
-  if (!int8_layers_.Restore(*parity, evidence_.ReadInt8Factors(artifact))) {
-    return std::nullopt;
-  }
-  return parity;
-}
-
-std::optional<Verdict> BucketPromoter::RestoredVerdict(
-    const ArtifactId& artifact) {
-  std::optional<Verdict> verdict = evidence_.ReadVerdict(artifact);
-  if (verdict.has_value() && !RestoredParity(artifact).has_value()) {
-    return std::nullopt;
-  }
-  return verdict;
+bool BucketPromoter::Restore(const ArtifactId& artifact, const Parity& parity) {
+  return version_.spec.compile.precision != ComputePrecision::kInt8 ||
+         !parity.equal ||
+         int8_layers_.Restore(parity, evidence_.ReadInt8Factors(artifact));
 }
 
 int BucketPromoter::DynamicBehind(const WarmupStep& step) const {

@@ -76,10 +76,9 @@ class BucketPromoter {
   absl::StatusOr<CandidateCheck::Evidence> CheckParity(
       const WarmupStep& step, const ArtifactId& artifact, Executable& eager,
       Executable& candidate, CandidateCheck::Proved proved);
-  // As the store has it, and with its layers as they were; nullopt also where
-  // these can't be so.
-  std::optional<Parity> RestoredParity(const ArtifactId& artifact);
-  std::optional<Verdict> RestoredVerdict(const ArtifactId& artifact);
+  // Has layers be as they were for that parity, which is the artifact's. False:
+  // they can't, and it is to be found out again.
+  bool Restore(const ArtifactId& artifact, const Parity& parity);
   absl::Status TryRetime(const WarmupStep& step, const ArtifactId& artifact,
                          const Verdict& known);
   // The slot of the dynamic form that serves a bucket without code of its own;

@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "models/padded_run.h"
-#include "planning/parity_cases.h"
 #include "promotion/parity_check.h"
 #include "tensor/tensor_file.h"
 
@@ -42,15 +41,6 @@ size_t CountOf(const LayerPrecisions& layers, LayerPrecision precision) {
   return static_cast<size_t>(absl::c_count_if(
       layers,
       [precision](const auto& layer) { return layer.second == precision; }));
-}
-
-// Of the bucket; of a form the first that it takes.
-DimensionSizes SizesToRun(const ModelSpec& spec, const ShapeBucket& bucket,
-                          const Executable& candidate) {
-  if (!IsDynamic(bucket)) return bucket.sizes;
-  const std::vector<DimensionSizes> taken =
-      SizesTaken(spec, SizesOfForm(spec, bucket), candidate);
-  return taken.empty() ? bucket.sizes : taken.front();
 }
 
 absl::StatusOr<std::string> FileOf(const Int8Factors& factors) {
@@ -94,12 +84,11 @@ LayerPrecisions Int8Layers::AllFloat32() {
 bool Int8Layers::Restore(const Parity& parity,
                          const std::optional<std::string>& factors) {
   if (version_.tiers.int8() == nullptr || !factors.has_value()) return false;
-  if (factors_.empty()) {
+  if (*factors != factors_) {
+    if (!factors_.empty()) return false;
     const absl::StatusOr<Int8Factors> read = FactorsIn(*factors);
     if (!read.ok() || !linears().Even(*read).ok()) return false;
     factors_ = *factors;
-  } else if (factors_ != *factors) {
-    return false;
   }
   for (const auto& [name, text] : parity.layers) {
     const LayerPrecision precision = text == kBfloat16Name
@@ -268,7 +257,8 @@ absl::StatusOr<CandidateCheck::Evidence> Int8Layers::Settle(
   if (version_.tiers.int8() == nullptr || linears().Layers().empty()) {
     return check();
   }
-  const DimensionSizes sizes = SizesToRun(version_.spec, bucket, candidate);
+  ASSIGN_OR_RETURN(const DimensionSizes sizes,
+                   SizesToRun(version_.spec, bucket, candidate));
   if (factors_.empty()) RETURN_IF_ERROR(Even(candidate, sizes, recorded));
   ASSIGN_OR_RETURN(CandidateCheck::Evidence evidence, check());
   if (!evidence.parity.equal) {

@@ -94,6 +94,21 @@ def test_int8_is_the_code_of_float32_with_other_weights(
     assert 1e-5 < abs(answer - expected).max() < 0.1 * abs(expected).max()
 
 
+def test_what_has_no_layers_for_integers_is_proved_once(
+    repository: Callable[..., Path], start: Callable[..., Daemon], tmp_path: Path
+) -> None:
+    root = repository("mlp")
+    write_yaml(root / "mlp", **BUCKET, compile={"precision": "int8"})
+    found: list[dict[str, int]] = []
+    for _ in range(2):
+        with start(root, cache=tmp_path / "cache") as daemon:
+            daemon.wait_ready()
+            assert daemon.stop() == 0
+        notes = (tmp_path / "cache").rglob("parity-*")
+        found.append({note.name: note.stat().st_mtime_ns for note in notes})
+    assert len(found[0]) == 1 and found[0] == found[1]
+
+
 def test_layers_that_integers_are_too_coarse_for_are_made_more_exact(
     repository: Callable[..., Path], start: Callable[..., Daemon]
 ) -> None:
