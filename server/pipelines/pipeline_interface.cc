@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -232,15 +233,21 @@ class Interface {
     return number;
   }
 
+  // What is known of it, as `spec`, an InputSpec or OutputSpec, has it.
+  template <typename Spec>
+  void Describe(const std::string& name, const Known& known, Spec& spec) {
+    spec.name = name;
+    spec.dtype = known.dtype;
+    spec.is_bytes = known.is_bytes;
+    for (const Axis& axis : known.axes) {
+      spec.dims.push_back(ExprOf(axis, std::is_same_v<Spec, InputSpec>));
+    }
+  }
+
   absl::Status AddInput(const PipelineTensor& input) {
     const Known& known = tensors_.at(input.name);
     InputSpec& added = spec_.inputs.emplace_back();
-    added.name = input.name;
-    added.dtype = known.dtype;
-    added.is_bytes = known.is_bytes;
-    for (const Axis& axis : known.axes) {
-      added.dims.push_back(ExprOf(axis, /*is_input=*/true));
-    }
+    Describe(input.name, known, added);
     RETURN_IF_ERROR(CheckDeclared("input", input, known));
     const size_t rank = known.axes.size() - (known.is_bytes ? 1 : 0);
     if (input.dims.has_value() && input.dims->size() > rank) {
@@ -254,13 +261,7 @@ class Interface {
 
   absl::Status AddOutput(const PipelineTensor& output) {
     const Known& known = tensors_.at(output.name);
-    OutputSpec& added = spec_.outputs.emplace_back();
-    added.name = output.name;
-    added.dtype = known.dtype;
-    added.is_bytes = known.is_bytes;
-    for (const Axis& axis : known.axes) {
-      added.dims.push_back(ExprOf(axis, /*is_input=*/false));
-    }
+    Describe(output.name, known, spec_.outputs.emplace_back());
     return CheckDeclared("output", output, known);
   }
 
